@@ -26,6 +26,8 @@ class PlaceTable;
   X(releases_asked, "requests to other ranks to release")                                          \
   X(faults_read, "load faults in V")                                                               \
   X(faults_write, "store faults in V")                                                             \
+  X(faults_left, "faults that waited for a network or SSD while their worker ran other threads")   \
+  X(faults_waited, "faults that waited for a network or SSD, and their worker with them")          \
   X(faults_again, "faults after which the access faulted again, since the page was not here yet")  \
   X(blocks_fetched, "blocks fetched from their owners")                                            \
   X(bytes_fetched, "bytes fetched from other ranks")                                               \

@@ -64,6 +64,12 @@ class Blocks {
     // itself later sees it, or this thread sees the count.
     if (waiting_.fetch_add(0) != 0) p_.transport.wake(p_.transport.rank(), comm::Doorbell::messages);
   }
+  /// The same for threads that have left faults.
+  void wake_leavers() noexcept {
+    // A read-modify-write, for the same reason: a worker counts itself before it looks for the last time.
+    if (p_.waits_asleep != nullptr && p_.waits_asleep->fetch_add(0) != 0)
+      p_.transport.wake(p_.transport.rank(), comm::Doorbell::work);
+  }
 
  private:
   friend class Held;

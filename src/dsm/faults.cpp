@@ -15,30 +15,44 @@ using mem::Access;
 using mem::BlockRange;
 using mem::kBlockBytes;
 
-bool Faults::serve(ThreadContext& ctx, std::uint64_t offset, Access wanted) {
+Faults::Outcome Faults::serve(ThreadContext& ctx, std::uint64_t offset, Access wanted, bool may_leave) {
   const Spent spent(ctx.counters, wanted == Access::write ? Account::store_faults : Account::load_faults,
                     wanted == Access::write ? TraceKind::store_fault : TraceKind::load_fault, offset);
   const BlockEvent event = wanted == Access::write ? BlockEvent::store : BlockEvent::load;
   count(wanted == Access::write ? ctx.counters.faults_write : ctx.counters.faults_read);
   const BlockId b = mem::block_of(offset);
+  if (may_leave && busy(b)) return Outcome::later;
+  if (may_leave && must_ask(b)) return Outcome::unknown;
   // there is no room yet: the access will fault again
-  if (!tiering_.admit(ctx, pages_.page_of(b), Sweeps::kMost)) return true;
+  if (!tiering_.admit(ctx, pages_.page_of(b), Sweeps::kMost)) return Outcome::served;
   Held held(blocks_, b);
   const BlockStep step = held.claim(ctx.io, 0, event);
-  bool good = true;
+  Outcome fault = Outcome::served;
   if (step.verdict == Verdict::done) {
-    good = !cannot_be_served(ctx, offset);
+    if (cannot_be_served(ctx, offset)) fault = Outcome::not_allocated;
   } else {
-    const Outcome fault = carry_out(ctx, held, event, step);
+    fault = carry_out(ctx, held, event, step, may_leave);
     if (fault == Outcome::again) {  // the access faults again, and the page has got a little further
       count(ctx.counters.faults_again);
-      ctx.sweeps.will_repeat();
+      ctx.sweeps->will_repeat();
       await_page(ctx.io, pages_.page_of(b));
+      fault = Outcome::served;
     }
-    good = fault != Outcome::not_allocated;
   }
   if (blocks_.engine().crowded()) blocks_.make_room();
-  return good;
+  return fault;
+}
+
+bool Faults::must_ask(BlockId b) const noexcept {
+  const PageId page = pages_.page_of(b);
+  if (const BlockState s = blocks_.glance(b); s.owned || s.access != Access::none) return false;
+  const auto* const word = directory_.near_word(page);
+  if (word == nullptr) return !p_.addresses.known_here(page, false) || !p_.sharing.is_reader(page);
+  const gas::Location where = gas::Location::of(word->load());
+  const Fetched source = fetch_source(where, p_.me());
+  return source == Fetched::on_ssd_elsewhere ||
+         (source == Fetched::yes && fetches_.frame_of(where.owner, 0) == nullptr &&
+          !p_.sharing.is_reader(page));
 }
 
 /// Waits for a while until the page has moved: until then the access would only fault again. The caller holds
@@ -59,7 +73,8 @@ bool Faults::cannot_be_served(ThreadContext& ctx, std::uint64_t offset) noexcept
   return ctx.idle_faults > kMaxIdle;
 }
 
-Faults::Outcome Faults::carry_out(ThreadContext& ctx, Held& held, BlockEvent event, const BlockStep& step) {
+Faults::Outcome Faults::carry_out(ThreadContext& ctx, Held& held, BlockEvent event, const BlockStep& step,
+                                  bool may_leave) {
   const BlockId b = held[0];
   const bool fetches = step.actions[0] == Action::fetch, looks = fetches || step.actions[0] == Action::find;
   if (step.actions[0] != Action::end && event != BlockEvent::pin_whole &&
@@ -70,6 +85,12 @@ Faults::Outcome Faults::carry_out(ThreadContext& ctx, Held& held, BlockEvent eve
     // nothing of it.
     held.insert_cached();
     frames_.fill_staged(held);  // at least so many, whatever happens
+    if (may_leave) {
+      const Misses::Begun begun = misses_.begin(ctx, b, held, step);
+      if (begun != Misses::Begun::no) ctx.sweeps->last().served();
+      if (begun == Misses::Begun::at_once) return Outcome::served;
+      if (begun == Misses::Begun::under_way) return leaves(ctx);
+    }
     gas::AddressCache::Found found;
     const Fetched fetched = fetches_.fetch(ctx, b, held, fetches, found);
     if (fetched == Fetched::own) {
@@ -77,9 +98,15 @@ Faults::Outcome Faults::carry_out(ThreadContext& ctx, Held& held, BlockEvent eve
       arm_own_page(b, held, step.after.pins);
       return Outcome::served;
     }
-    if (fetched == Fetched::on_ssd)
-      return tiering_.bring(ctx, b, held, event, gas::Location::of(found.word)) ? Outcome::served
-                                                                                : Outcome::again;
+    if (fetched == Fetched::on_ssd) {
+      switch (tiering_.bring(ctx, b, held, event, gas::Location::of(found.word), may_leave)) {
+        case Tiering::Brought::yes: count(ctx.counters.faults_waited); return Outcome::served;
+        case Tiering::Brought::no: return Outcome::again;
+        case Tiering::Brought::later: return leaves(ctx);
+      }
+    }
+    if (fetched == Fetched::yes && fetches_.frame_of(found.owner, 0) == nullptr)
+      count(ctx.counters.faults_waited);
     if (fetched != Fetched::yes) {
       const std::uint64_t together = held.in_a_row() && held[0] == b ? held.count() : 1;
       held.give_back();
@@ -91,24 +118,15 @@ Faults::Outcome Faults::carry_out(ThreadContext& ctx, Held& held, BlockEvent eve
     }
   }
   if (step.claimed.saved) frames_.fill(held);  // undefined bytes may become defined again
-  if (step.after.twin && !step.claimed.twin) make_twins(held);
+  if (step.after.twin && !step.claimed.twin) misses_.make_twins(held);
   held.open([&](std::uint64_t i, const BlockState&) {
     BlockState after = step.after;
     if (held[i] != b) after.pins = 0;
     return after;
   });
-  if (!step.after.owned) ctx.sweeps.last().served();
+  if (!step.after.owned) ctx.sweeps->last().served();
   if (step.claimed.saved) tiering_.read_ahead(ctx, b, event);
   return Outcome::served;
-}
-
-/// Before V allows stores.
-void Faults::make_twins(const Held& held) const noexcept {
-  held.for_each_run([&](BlockRange run) {
-    const std::uint64_t at = mem::offset_of(run.first);
-    std::memcpy(p_.space.t(at), p_.space.a(at), run.count * kBlockBytes);
-    for (std::uint64_t i = 0; i < run.count; ++i) frames_.fill_twin(block_at(run.first, i));
-  });
 }
 
 /// Claims further blocks of the held one's sweep that need the same actions: in its page, and in other pages
@@ -125,7 +143,7 @@ bool Faults::claim_sweep(ThreadContext& ctx, Held& held, BlockEvent event, const
   const FramesAround frames = hidden ? frames_around(b) : FramesAround{};
   const bool fresh = !frames.has(0);
   Sweeps::Sweep& sweep =
-      ctx.sweeps.match(raw(b), from_disk && !fresh ? Sweeps::kMost : 2, fences_.acquires());
+      ctx.sweeps->match(raw(b), from_disk && !fresh ? Sweeps::kMost : 2, fences_.acquires());
   const bool advised_against = p_.tiers != nullptr && !p_.tiers->reads_ahead(page);  // by the program
   if (advised_against) sweep.shorten();
   std::uint32_t most = hidden && !fresh ? Sweeps::kMost : sweep.blocks();
@@ -201,9 +219,9 @@ bool Faults::leads_to(PageId other, PageId page) const noexcept {
   Gathering gathering(*this, ctx, Wanted::fault(event), held, b);
   gathering.gather();
   const std::uint32_t came = gathering.served_in_a_row();
-  ctx.sweeps.last().took(came != 0 ? came : static_cast<std::uint32_t>(held.count()));
+  ctx.sweeps->last().took(came != 0 ? came : static_cast<std::uint32_t>(held.count()));
   if (came == 0) return false;
-  ctx.sweeps.last().served();
+  ctx.sweeps->last().served();
   return true;
 }
 

@@ -10,6 +10,7 @@
 #include "dsm/fences.h"
 #include "dsm/fetches.h"
 #include "dsm/held.h"
+#include "dsm/misses.h"
 #include "dsm/tiering.h"
 #include "gas/mover.h"
 
@@ -18,28 +19,51 @@ namespace kasane::dsm {
 class Faults {
  public:
   Faults(Blocks& blocks, const Frames& frames, Fetches& fetches, const Fences& fences, Tiering& tiering,
-         gas::Mover& mover) noexcept
+         gas::Mover& mover)
       : blocks_(blocks),
         frames_(frames),
         fetches_(fetches),
         fences_(fences),
         tiering_(tiering),
-        mover_(mover) {}
+        mover_(mover),
+        misses_(blocks, frames, fetches) {}
 
-  /// Makes the access possible. False: the address is not allocated, or the fault has another cause.
-  bool serve(ThreadContext&, std::uint64_t offset, Access);
+  enum class Outcome {
+    served,         ///< or the access is to run again, and the thread has waited for what was in its way
+    later,          ///< the access is to run again when its block is not busy() any more
+    unknown,        ///< and when ask() has returned
+    again,          ///< of carry_out(): the access is to run again
+    not_allocated,  ///< or the fault has another cause
+  };
+  /// Makes the access possible. may_leave: the calling thread can wait elsewhere.
+  Outcome serve(ThreadContext&, std::uint64_t offset, Access, bool may_leave);
+  /// False: not_allocated.
+  bool serve(ThreadContext& ctx, std::uint64_t offset, Access wanted) {
+    return serve(ctx, offset, wanted, false) != Outcome::not_allocated;
+  }
+  [[nodiscard]] bool here(BlockId b) const noexcept { return blocks_.glance(b).access != Access::none; }
+  [[nodiscard]] bool busy(BlockId b) const noexcept { return blocks_.state(b).busy; }
+  /// For a thread that has left its fault, and holds nothing: where is the page, and this rank becomes one of
+  /// its readers. A page that is on SSD is paged in.
+  void ask(comm::Blocking& io, PageId page) const { fetches_.stay_reader(io, page); }
+  /// Would ask() take trips between ranks before the block can be fetched?
+  [[nodiscard]] bool must_ask(BlockId) const noexcept;
+  /// No access faults any more: returns when nothing is on its way for one.
+  void await_misses(comm::Blocking& io) { misses_.await_all(io); }
 
   // ---- for views ----
-  enum class Outcome { served, again, not_allocated };
   /// `held` is one block, for a load, store or pin. Nothing is held when this returns.
-  Outcome carry_out(ThreadContext&, Held& held, BlockEvent, const BlockStep&);
+  Outcome carry_out(ThreadContext&, Held& held, BlockEvent, const BlockStep&, bool may_leave = false);
 
  private:
   friend class Gathering;
 
+  static Outcome leaves(ThreadContext& ctx) noexcept {
+    count(ctx.counters.faults_left);
+    return Outcome::later;
+  }
   void await_page(comm::Blocking&, PageId);
   static bool cannot_be_served(ThreadContext&, std::uint64_t offset) noexcept;
-  void make_twins(const Held&) const noexcept;
   bool claim_sweep(ThreadContext&, Held&, BlockEvent, const BlockStep&);
   [[nodiscard]] FramesAround frames_around(BlockId) const noexcept;
   [[nodiscard]] std::uint32_t changed_below(BlockId, mem::BlockRange within) const noexcept;
@@ -58,6 +82,7 @@ class Faults {
   const Fences& fences_;
   Tiering& tiering_;
   gas::Mover& mover_;
+  Misses misses_;
   const Parts& p_ = blocks_.parts();
   const gas::Directory& directory_ = p_.directory();
   const mem::Pages& pages_ = p_.pages();

@@ -40,6 +40,7 @@ class Fetches {
   }
   /// An acquire is about to drop blocks. Rule 2: a fetch under way is repeated.
   void begin_drop() noexcept { drops_.fetch_add(1); }
+  [[nodiscard]] std::uint64_t drops() const noexcept { return drops_.load(); }
 
  private:
   template <class Locate, class Read, class Dropped>

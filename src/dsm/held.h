@@ -142,6 +142,9 @@ class Held {
     return n;
   }
   [[nodiscard]] bool none() const noexcept { return held_ == Words{}; }
+  [[nodiscard]] const Stripe& within() const noexcept { return within_; }
+  /// Which of the first 64.
+  [[nodiscard]] std::uint64_t first_bits() const noexcept { return held_[0]; }
   /// The block's state, as if it were free.
   [[nodiscard]] BlockState before(std::uint64_t i) const noexcept { return blocks_.before(within_[i]); }
   /// Calls f(i, block) for those that are held, in ascending order.

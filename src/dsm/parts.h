@@ -2,6 +2,7 @@
 // What the classes of dsm are made of, and what a thread passes to their calls.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "base/counters.h"
@@ -28,15 +29,22 @@ struct ThreadContext {
   ThreadContext(comm::Transport& transport, comm::Waiter& waiter, Counters& c,
                 Serves s = Serves::itself) noexcept
       : io(transport, waiter, &c), counters(c), serves(s) {}
+  ThreadContext(const ThreadContext&) = delete;
+  ThreadContext& operator=(const ThreadContext&) = delete;
 
   comm::Blocking io;
   Counters& counters;
   const Serves serves;
-  Sweeps sweeps;
+  Sweeps own_sweeps;
+  Sweeps* sweeps = &own_sweeps;  ///< of the user-level thread that runs, where threads take turns in faults
   /// A fault that finds nothing to do has lost a race to another thread. If the same fault repeats
   /// Faults::kMaxIdle times, it cannot be served.
   std::uint64_t idle_fault = ~std::uint64_t{0};
   std::uint32_t idle_faults = 0;
+  /// The thread's next fault waits in place: it has waited elsewhere in vain.
+  bool waits_in_place = false;
+  /// Views that began here and have not ended: the room that they take may be what another thread waits for.
+  std::uint32_t views = 0;
 };
 
 struct Parts {
@@ -53,6 +61,8 @@ struct Parts {
   gas::Tiers* tiers = nullptr;           ///< null: memory has no limit
   RaceListener* races = nullptr;         ///< is called for data races; null: they are not looked for
   std::uint8_t releases_until_open = 5;  ///< Rewritten
+  /// Workers that sleep while threads wait there for blocks: the doorbell of work wakes them. Null: none
+  std::atomic<std::uint32_t>* waits_asleep = nullptr;
 
   [[nodiscard]] Rank me() const noexcept { return transport.rank(); }
   [[nodiscard]] const gas::Directory& directory() const noexcept { return addresses.directory(); }

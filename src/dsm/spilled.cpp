@@ -43,6 +43,7 @@ struct Tiering::BackgroundRead : mem::SpillRead {
   std::uint32_t index = 0;
   BlockId first{0};                          ///< of the window whose blocks stay invisible in V
   BlockEvent wanted_for = BlockEvent::load;  ///< what the other blocks are wanted for: load or store
+  bool awaited = false;                      ///< by the thread of a fault, whose worker may sleep
   mem::SpillRanges<kBlocksPerRead> runs;
 
   /// Nothing is to be read yet.
@@ -50,6 +51,7 @@ struct Tiering::BackgroundRead : mem::SpillRead {
     runs.clear();
     first = invisible;
     wanted_for = wanted;
+    awaited = false;
   }
 };
 
@@ -72,9 +74,11 @@ void Tiering::make_background_reads() {
       const auto& background = static_cast<BackgroundRead&>(ended);
       Tiering& t = *background.tiering;
       t.reads_under_way_.fetch_sub(1, std::memory_order_relaxed);  // relaxed: for a counter
+      const bool awaited = background.awaited;
       t.complete_read(background);
       t.free_background_reads_.put(background.index);
       t.blocks_.wake_waiting();
+      if (awaited) t.blocks_.wake_leavers();
     };
   }
 }
@@ -87,11 +91,12 @@ void ReadBack::add(BlockId b, bool saved) noexcept {
     std::memset(p_.space.a(at), 0, kBlockBytes);
 }
 
-bool Tiering::bring(ThreadContext& ctx, BlockId b, Held& held, BlockEvent event, gas::Location found) {
+Tiering::Brought Tiering::bring(ThreadContext& ctx, BlockId b, Held& held, BlockEvent event,
+                                gas::Location found, bool may_leave) {
   const PageId page = pages_.page_of(b);
   if (!tiers_->make_partial(ctx.io, page, found)) {
     held.give_back();
-    return false;
+    return Brought::no;
   }
   const BlockStep step = found_on_ssd(held.before(held.index_of(b)), event);
   const bool saved = step.after.saved;
@@ -100,6 +105,10 @@ bool Tiering::bring(ThreadContext& ctx, BlockId b, Held& held, BlockEvent event,
   });
   if (!saved) p_.sharing.mark(page);  // a store may succeed as soon as the bytes are there
   if (event != BlockEvent::pin_whole) {
+    if (may_leave && read_for_leaver(ctx, held, event)) {
+      read_ahead(ctx, b, event);
+      return Brought::later;
+    }
     read_ahead(ctx, b, event);  // so that these reads run, too
     ReadBack incoming(p_);
     held.for_each([&](std::uint64_t, BlockId claimed) { incoming.add(claimed, saved); });
@@ -111,6 +120,24 @@ bool Tiering::bring(ThreadContext& ctx, BlockId b, Held& held, BlockEvent event,
                         : found_on_ssd(before, saved ? BlockEvent::load : BlockEvent::store).after;
   });
   if (event == BlockEvent::store) arm_small_pages(ctx.io, b);
+  return Brought::yes;
+}
+
+/// The thread of a fault waits elsewhere, so the reader completes it, as it does what nobody waits for.
+/// False, and nothing was done: there is none to be had, or a block is not in the spill file.
+bool Tiering::read_for_leaver(ThreadContext& ctx, Held& held, BlockEvent event) {
+  bool all_stored = true;
+  held.for_each([&](std::uint64_t, BlockId claimed) { all_stored &= tiers_->stored(claimed); });
+  const std::uint32_t index = all_stored ? free_background_reads_.take() : comm::IndexPool<>::kNone;
+  if (index == comm::IndexPool<>::kNone) return false;
+  BackgroundRead& background = background_reads_[index];
+  background.begin(kNoWindow, event);
+  background.awaited = true;
+  held.for_each_run([&](BlockRange run) {
+    mem::append(background.runs, {mem::offset_of(run.first), run.count * kBlockBytes});
+  });
+  held.keep();  // complete_read() adopts them
+  start_read(ctx, background);
   return true;
 }
 

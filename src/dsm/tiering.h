@@ -51,9 +51,14 @@ class Tiering {
   void give_back_tables_of_others() noexcept;
 
   // ---- this rank's pages that are on SSD (spilled.cpp) ----
+  enum class Brought : std::uint8_t {
+    yes,
+    no,    ///< the access runs again
+    later  ///< they are being read: their bits will be free when they are here
+  };
   /// `held` are invalid blocks of a page, b's among them, that this rank was found to have on SSD or partial.
-  /// Nothing is held when this returns. False: the access runs again.
-  bool bring(ThreadContext&, BlockId b, Held& held, BlockEvent, gas::Location found);
+  /// Nothing is held when this returns. may_leave: the calling thread can wait elsewhere.
+  Brought bring(ThreadContext&, BlockId b, Held& held, BlockEvent, gas::Location found, bool may_leave);
   /// Reads ahead in b's sweep. Waits for no bit, so the caller may hold some. event: what b is wanted for.
   void read_ahead(ThreadContext&, BlockId b, BlockEvent);
   /// Starts reads of what of the range is in this rank's spill file. Returns how much of it is not here: in
@@ -89,6 +94,7 @@ class Tiering {
   void hide(mem::BlockRange) noexcept;
   void arm_small_pages(comm::Blocking&, BlockId) noexcept;
   void make_background_reads();
+  bool read_for_leaver(ThreadContext&, Held&, BlockEvent);
   void start_read(ThreadContext&, BackgroundRead&);
   void claim_ahead(comm::Blocking&, BlockId, const gas::ReadAhead::Plan&, BackgroundRead&);
   void claim_part(comm::Blocking&, mem::BlockRange part, BackgroundRead&);

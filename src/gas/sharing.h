@@ -62,6 +62,10 @@ class Sharing {
   };
   static constexpr std::size_t kTogether = PageMarks::kMostNotices;
   void join(comm::Blocking&, std::span<Joining>) const;
+  /// Need join() do nothing?
+  [[nodiscard]] bool is_reader(PageId page) const noexcept {
+    return !on_ || ReaderState::of(reader_states_[page].load()).complete();
+  }
   void joined(PageId page, ReaderState state) const noexcept {
     std::uint32_t before = state.word();
     // If this fails, a notice of the page was taken meanwhile.

@@ -22,6 +22,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/assert.h"
@@ -43,9 +44,11 @@
 #include "mem/large_frames.h"
 #include "mem/uffd_engine.h"
 #include "runtime/api/direct.h"
+#include "runtime/api/yield_waiter.h"
 #include "runtime/job/agreement.h"
 #include "runtime/language/atomics.h"
 #include "runtime/language/global_malloc.h"
+#include "runtime/language/held_mutexes.h"
 #include "runtime/language/lock_calls.h"
 #include "runtime/process/output.h"
 #include "runtime/process/shared_process.h"
@@ -62,6 +65,7 @@
 #include "runtime/rank/numa_memory.h"
 #include "runtime/rank/own_addresses.h"
 #include "runtime/rank/process_state.h"
+#include "runtime/rank/program_code.h"
 #include "runtime/rank/segments.h"
 #include "runtime/rank/stacks.h"
 #include "runtime/rank/thread_contexts.h"
@@ -82,6 +86,7 @@
 #include "topo/threads.h"
 #include "topo/topo.h"
 #include "traps/alt_stack.h"
+#include "traps/before_retry.h"
 #include "traps/caught_calls.h"
 #include "traps/restartable.h"
 #include "ult/layout.h"
@@ -131,7 +136,11 @@ struct Runtime::Job final : Runtime::Layers {
   std::optional<sched::Scheduler> scheduler;
   std::unique_ptr<ult::Pool> own_pool;
   std::optional<ThreadReporter> reporter;
-  std::optional<PollingCheck> polling;      ///< --check polling
+  std::optional<PollingCheck> polling;  ///< --check polling
+  ProgramCode program_code;             ///< where a thread may leave a fault; none: nowhere
+  std::vector<dsm::Sweeps> sweeps;      ///< of threads that may: kSweptThreads a worker
+  static constexpr std::size_t kSweptThreads = 64;
+  std::atomic<std::uint32_t> waits_asleep{0};
   const std::uint64_t begin_ns = now_ns();  ///< start of this process
 
   topo::NodeSet memory_nodes;
@@ -212,6 +221,9 @@ struct Runtime::Job final : Runtime::Layers {
   /// Null: the access is possible now, or has to be repeated. Else the access is invalid; returns what the
   /// address means.
   const char* serve_fault(std::uint64_t offset, mem::Access wanted, mem::Served);
+  [[nodiscard]] bool may_leave(dsm::ThreadContext&, std::uint64_t offset) noexcept;
+  static void await_block(void* self, std::uint64_t offset) noexcept;
+  static void ask_for_page(void* self, std::uint64_t offset) noexcept;
   [[nodiscard]] const char* overflow_text(StackId) const noexcept;
   static bool on_fault(void* self, std::uint64_t offset, mem::Access wanted, mem::Served);
   static void on_stop(void* self, const comm::Message&) noexcept;
@@ -269,6 +281,10 @@ void Runtime::Job::begin() {
   // every rank has its handlers and memory before the first message
   collectives->barrier();
   catch_calls();
+  if (pool != nullptr && (over_network() || tiers != nullptr) && !polling && !ult::kSanitized) {
+    program_code.find();
+    sweeps.resize(workers * kSweptThreads);
+  }
   if (trace) trace->note_start();
   connect_atomics();
 }
@@ -536,8 +552,19 @@ Result<void> Runtime::Job::build_coherence() {
     know_program();
     races.emplace(*space, rank);
   }
-  coherence.emplace(dsm::Parts{*space, *table, *cached, *dirty, *engine, *transport, *addresses, *sharing,
-                               auto_relocator.get(), where_pages_go, races ? &*races : nullptr});
+  dsm::Parts parts{*space,
+                   *table,
+                   *cached,
+                   *dirty,
+                   *engine,
+                   *transport,
+                   *addresses,
+                   *sharing,
+                   auto_relocator.get(),
+                   where_pages_go,
+                   races ? &*races : nullptr};
+  parts.waits_asleep = &waits_asleep;
+  coherence.emplace(parts);
   give_service.emplace(*transport, coherence->mover);
   if (tiers != nullptr) {
     tiers->connect(*addresses, *coherence);
@@ -718,6 +745,7 @@ Result<void> Runtime::Job::build_threads() {
   }
   config.stack_context = stacks.get();
   config.leftover = g_partial_line;
+  config.waits_asleep = &waits_asleep;
   config.worker_nodes = binding.worker_nodes();
   if (options.check_globals && ranks * workers > 1) thread_locals = ThreadLocalsCheck::create(workers);
   scheduler.emplace(*transport, *words, *fences, *stacks, config, distances_from_here(), options.seed);
@@ -763,7 +791,15 @@ const char* Runtime::Job::serve_fault(std::uint64_t offset, mem::Access wanted, 
   if (deep) stacks->before_service(offset);
   PollingCheck::Watched watched;
   if (polling && served == mem::Served::in_place) watched = polling->before(offset);
-  if (coherence->faults.serve(contexts->of(served), offset, wanted)) {
+  auto& context = contexts->of(served);
+  const bool leaves = served == mem::Served::in_place && may_leave(context, offset);
+  const auto outcome = coherence->faults.serve(context, offset, wanted, leaves);
+  if (outcome == dsm::Faults::Outcome::later || outcome == dsm::Faults::Outcome::unknown) {
+    const bool later = outcome == dsm::Faults::Outcome::later;
+    context.waits_in_place =
+        !traps::call_before_retry(later ? &Job::await_block : &Job::ask_for_page, this, offset);
+  }
+  if (outcome != dsm::Faults::Outcome::not_allocated) {
     if (deep) stacks->after_service(offset);
     if (watched.yes) polling->after(offset, watched);
     return nullptr;
@@ -778,6 +814,47 @@ const char* Runtime::Job::serve_fault(std::uint64_t offset, mem::Access wanted, 
              ? "a stack that is not in use: a large local variable overflowed this thread's stack (raise "
                "--stack, KASANE_STACK), or a wild pointer"
              : "a wild pointer: nothing is allocated at this address of the space";
+}
+
+/// May the calling worker run other threads until the access, whose fault it serves, can be made?
+bool Runtime::Job::may_leave(dsm::ThreadContext& context, std::uint64_t offset) noexcept {
+  const traps::FaultingCode code = traps::faulting_code();
+  if (const SlotId self = ult::Pool::self(); !sweeps.empty() && self != kNoSlot)
+    context.sweeps = &sweeps[ult::Pool::worker() * kSweptThreads + raw(self) % kSweptThreads];
+  return program_code.runs(code.instruction, code.stack_pointer) && context.views == 0 &&
+         !holds_mutex_of_libc() && !std::exchange(context.waits_in_place, false) &&
+         !segments.in_stacks(offset, ranks) && ult::Pool::may_leave(code.stack_pointer);
+}
+
+/// On the stack of the thread that made the access, as the next.
+void Runtime::Job::await_block(void* self, std::uint64_t offset) noexcept {
+  struct Question {
+    const dsm::Faults& faults;
+    BlockId block;
+  };
+  const ult::RuntimeSection section;
+  auto& state = *static_cast<Job*>(self);
+  const Question question{state.coherence->faults, mem::block_of(offset)};
+  ult::Pool::load_control_words();
+  ult::Pool::wait_for_page(
+      [](const void* p) {
+        const auto& q = *static_cast<const Question*>(p);
+        return !q.faults.busy(q.block);
+      },
+      &question, state.space->v(offset));
+  state.contexts->here().waits_in_place = !state.coherence->faults.here(question.block);
+}
+
+void Runtime::Job::ask_for_page(void* self, std::uint64_t offset) noexcept {
+  const ult::RuntimeSection section;
+  auto& state = *static_cast<Job*>(self);
+  auto& context = state.contexts->here();
+  const BlockId block = mem::block_of(offset);
+  ult::Pool::load_control_words();
+  YieldWaiter yield(*state.transport, context.counters);
+  comm::Blocking io(*state.transport, yield, &context.counters);
+  state.coherence->faults.ask(io, state.directory->pages().page_of(block));
+  context.waits_in_place = state.coherence->faults.must_ask(block);
 }
 
 /// An invalid access that is served for another thread is repeated and then served in place, on the stack of
@@ -1044,6 +1121,7 @@ void Runtime::Job::end_over_network(bool all_joined) {
   runtime::connect_atomics(nullptr, {});
   network_closed.store(true);
   engine->await_handlers();  // a handler that began before still uses the network
+  coherence->faults.await_misses(contexts->here().io);
   direct->close();
   collectives.reset();
   comm_engine.reset();

@@ -233,9 +233,12 @@ Result<void> Runtime::pin(const void* p, std::size_t bytes, dsm::Use use) {
                             bytes_text(bytes), bytes_text(layers_->tiers->most_at_once()),
                             bytes_text(layers_->tiers->host_bytes())));
   }
-  const auto wild =
-      layers_->coherence->views.pin(layers_->contexts->here(), layers_->space->offset(p), bytes, use);
-  if (!wild) return {};
+  auto& context = layers_->contexts->here();
+  const auto wild = layers_->coherence->views.pin(context, layers_->space->offset(p), bytes, use);
+  if (!wild) {
+    ++context.views;
+    return {};
+  }
   const std::byte* at =
       std::max(layers_->space->v(mem::offset_of(*wild)), static_cast<std::byte*>(const_cast<void*>(p)));
   return fail(Errc::out_of_range, fmt::format("view: {} is not allocated", static_cast<const void*>(at)));
@@ -318,6 +321,7 @@ std::size_t Runtime::Layers::pin_allocated(const void* p, std::size_t bytes, boo
     if (end <= offset || end - offset >= bytes) return 0;
     bytes = end - offset;
   }
+  ++contexts->here().views;
   return bytes;
 }
 
@@ -339,7 +343,9 @@ bool Runtime::Layers::in_open_stacks(const void* p) const noexcept {
 void Runtime::Layers::unpin(const void* p, std::size_t bytes) {
   const PassedCalls passed;
   if (network_closed.load() || in_common_stacks(space->offset(p))) return;
-  coherence->views.unpin(contexts->here(), space->offset(p), bytes);
+  auto& context = contexts->here();
+  --context.views;
+  coherence->views.unpin(context, space->offset(p), bytes);
 }
 
 Result<void> Runtime::discard(const void* p, std::size_t bytes) {
