@@ -233,14 +233,14 @@ bool end_named_copy(void* ucontext) noexcept {
   return true;
 }
 
-bool install_own_handler(int signal, void (*handler)(int, siginfo_t*, void*)) noexcept {
+bool install_own_handler(int signal, void (*handler)(int, siginfo_t*, void*), bool restarts) noexcept {
   struct {  // the kernel's
     void (*handler)(int, siginfo_t*, void*);
     unsigned long flags;
     const char* restorer;
     std::uint64_t mask;
-  } action{handler, SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTART, kasane_calls_restorer,
-           ~std::uint64_t{0}};
+  } action{handler, SA_SIGINFO | SA_ONSTACK | SA_NODEFER, kasane_calls_restorer, ~std::uint64_t{0}};
+  if (restarts) action.flags |= SA_RESTART;
   constexpr unsigned long kRestorer = 0x04000000;
   action.flags |= kRestorer;
   for (const int crash : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT, SIGSYS})

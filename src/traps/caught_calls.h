@@ -91,8 +91,9 @@ inline long issue_call(long number, const long (&arguments)[6]) noexcept {
 /// For the handler of faults: the fault was copy_named()'s, which returns false when the thread goes on.
 [[nodiscard]] bool end_named_copy(void* ucontext) noexcept;
 
-/// As sigaction, with flags SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTART; all signals but those of
-/// crashes are held back meanwhile, and the handler's return is never caught. False: errno says why.
-bool install_own_handler(int signal, void (*handler)(int, siginfo_t*, void*)) noexcept;
+/// As sigaction, with flags SA_SIGINFO | SA_ONSTACK | SA_NODEFER, and SA_RESTART if it restarts calls; all
+/// signals but those of crashes are held back meanwhile, and the handler's return is never caught. libc's own
+/// signals, too. False: errno says why.
+bool install_own_handler(int signal, void (*handler)(int, siginfo_t*, void*), bool restarts = true) noexcept;
 
 }  // namespace kasane::traps

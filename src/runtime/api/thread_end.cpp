@@ -10,8 +10,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <kasane/kasane.hpp>
+#include <optional>
 #include <vector>
 
+#include "runtime/language/cancellation.h"
 #include "runtime/process/shared_process.h"
 #include "runtime/rank/hidden.h"
 #include "runtime/rank/process_state.h"
@@ -93,6 +95,8 @@ void end_own_thread(void* value) {
 int run_program(ProgramMain main, int argc, char** argv, char** environment) {
   const std::vector<pid_t> of_runtime = os_threads();
   g_main_thread = ::gettid();
+  std::optional<CancelledByLibc> by_libc;
+  if (Cancellation::here() == nullptr) by_libc.emplace();
   try {
     return main(argc, argv, environment);
   } catch (abi::__forced_unwind&) {

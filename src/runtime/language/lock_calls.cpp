@@ -37,6 +37,7 @@
 #include <string_view>
 
 #include "runtime/language/atomics.h"
+#include "runtime/language/cancellation.h"
 #include "runtime/language/futex_calls.h"
 #include "runtime/language/held_mutexes.h"
 #include "runtime/language/lock_calls.h"
@@ -163,12 +164,15 @@ inline bool is_programs_mutex(const pthread_mutex_t* m, const void* caller) noex
 
 // ---- conditions -------------------------------------------------------------------------------------------
 
-int wait_at(pthread_cond_t* condition, pthread_mutex_t* mutex, const Deadline* deadline) noexcept {
+int wait_at(pthread_cond_t* condition, pthread_mutex_t* mutex, const Deadline* deadline) {
+  Cancellation::test();
   const std::uint32_t seen = load_atomic(condition, kRelaxed);  // with the mutex held
   if (const int error = ::pthread_mutex_unlock(mutex); error != 0) return error;
-  const int result = wait_for_word(condition, seen, deadline, "std::condition_variable::wait");
+  const int result = wait_in_point(condition, seen, deadline, "std::condition_variable::wait");
   ::pthread_mutex_lock(mutex);
-  return result;
+  if (result != EINTR) return result;
+  Cancellation::test();
+  return 0;
 }
 int notify(pthread_cond_t* condition, bool all) noexcept {
   add_atomic(condition, 1, kRelaxed);  // the mutex orders
@@ -254,10 +258,12 @@ bool try_acquire(sem_t* semaphore) noexcept {
   return change(semaphore, SemaphoreEvent::acquire, kAcquire).action == LockAction::has;
 }
 /// With libc's convention for errors.
-int acquire(sem_t* semaphore, const Deadline* deadline) noexcept {
+int acquire(sem_t* semaphore, const Deadline* deadline) {
+  Cancellation::test();
   while (!try_acquire(semaphore)) {
-    const int error = wait_for_word(semaphore, 0, deadline, "sem_wait");
-    if (error == 0) continue;
+    const int error = wait_in_point(semaphore, 0, deadline, "sem_wait");
+    if (error == EINTR) Cancellation::test();
+    if (error == 0 || error == EINTR) continue;
     errno = error;
     return -1;
   }

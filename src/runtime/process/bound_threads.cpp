@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/process/bound_threads.h"
 
-#include <cxxabi.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <ucontext.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -24,7 +25,6 @@
 #include "topo/threads.h"
 #include "traps/alt_stack.h"
 #include "traps/caught_calls.h"
-#include "ult/forced_unwind.h"
 #include "ult/pool.h"
 #include "ult/runtime_section.h"
 
@@ -36,6 +36,14 @@ constinit Hidden<Create> g_create("pthread_create");
 constinit Hidden<int (*)(pthread_t)> g_detach("pthread_detach");
 constinit Hidden<int (*)(pthread_t, int)> g_kill("pthread_kill");
 constinit Hidden<int (*)(pthread_t, int, const sigval)> g_queue("pthread_sigqueue");
+constinit Hidden<int (*)(pthread_t, const char*)> g_set_name("pthread_setname_np");
+constinit Hidden<int (*)(pthread_t, char*, std::size_t)> g_get_name("pthread_getname_np");
+constinit Hidden<void (*)(void*)> g_exit("pthread_exit");
+
+/// Breaks off what a thread waits for in the kernel. libc's own number for it, which no mask of the program's
+/// blocks.
+constexpr int kCancelSignal = 32;
+constexpr std::uint64_t kIsDeputy = 2;  ///< of a Cancellation's object
 
 constexpr std::size_t kPrivateStack = 256 * 1024;  ///< for what libc and destructors do, and thread-locals
 constexpr std::size_t kStackUnit = 64 * 1024;
@@ -53,6 +61,10 @@ BoundAction step(BoundThread& thread, BoundEvent event, int order) noexcept {
   }
 }
 
+void interrupt(const Cancellation& thread) noexcept {
+  traps::issue_call(SYS_tgkill, {::getpid(), thread.os_thread(), kCancelSignal, 0, 0, 0});
+}
+
 std::uint64_t mask_of_caller() noexcept {
   sigset_t set;
   std::uint64_t mask = 0;
@@ -66,6 +78,7 @@ std::uint64_t mask_of_caller() noexcept {
 struct BoundThreads::Begin {
   BoundThreads& threads;
   BoundThread& record;
+  Cancellation& cancellation;
   std::size_t stack_bytes;
   std::uint64_t mask;
 };
@@ -77,6 +90,8 @@ struct BoundThreads::Deputy {
   std::uint32_t word = kIdle;
   void (*function)(void*) = nullptr;
   void* argument = nullptr;
+  Rank rank{};
+  std::uint64_t thread = 0;  ///< its OS thread, a pthread_t
 
   void become(std::uint32_t to) noexcept {
     exchange_atomic(&word, to, __ATOMIC_ACQ_REL);
@@ -104,12 +119,15 @@ class BoundThreads::Presence {
         stack_(threads_.take_stack(stack_bytes_)) {
     KASANE_CHECK(alternate_.has_value(), "no memory for an alternate signal stack");
     t_here = &record_;
+    Cancellation::set_here(&begin.cancellation);
     (void)load_atomic(&record_.word, __ATOMIC_ACQUIRE);
   }
   ~Presence() {
+    Cancellation::here()->step(CancelEvent::exit);
     run_destructors_of_keys();
     for (const auto& [rank, deputy] : deputies_) deputy->become(Deputy::kEnds);
     const ult::RuntimeSection section;
+    Cancellation::set_here(nullptr);
     threads_.keep_stack(stack_, stack_bytes_);
     t_here = nullptr;
     threads_.ended(record_);
@@ -137,6 +155,8 @@ class BoundThreads::Presence {
     const std::uint64_t answer =
         threads_.create_at(rank, nullptr, BoundState::detached, &BoundThreads::main_of_deputy, deputy);
     KASANE_CHECK(answer >= kErrors, "no OS thread for a call on another rank");
+    deputy->rank = rank;
+    deputy->thread = answer;
     return *deputy;
   }
   void stack(void*& low, std::size_t& bytes) const noexcept { low = stack_, bytes = stack_bytes_; }
@@ -157,6 +177,15 @@ BoundThreads::BoundThreads(comm::Transport& transport)
     : transport_(transport), counts_(transport.ranks(), 0) {
   counts_[0] = 1;  // main
   transport_.set_handler(gas::kThreadHandler, &BoundThreads::on_message, this);
+}
+
+void BoundThreads::begin(ThreadContexts& contexts) {
+  contexts_ = &contexts;
+  traps::install_own_handler(kCancelSignal, [](int, siginfo_t*, void*) {}, /*restarts=*/false);
+  if (raw(transport_.rank()) != 0) return;
+  main_ = ::pthread_self();
+  const auto& own = cancellations_[main_] = std::make_unique<Cancellation>();
+  Cancellation::set_here(own.get());
 }
 
 // ---- between ranks ----------------------------------------------------------------------------------------
@@ -190,6 +219,11 @@ void BoundThreads::on_message(void* self, const comm::Message& received) noexcep
     case Ask::place:
     case Ask::find:
     case Ask::signal:
+    case Ask::cancel:
+    case Ask::rouse:
+    case Ask::interrupt:
+    case Ask::set_name:
+    case Ask::get_name:
     case Ask::forget:
     case Ask::key:
     case Ask::destructor: threads.transport_.reply(received.token, threads.answer(noted.message));
@@ -212,6 +246,7 @@ std::uint64_t BoundThreads::answer(const Message& message) noexcept {
       return 0;
     case Ask::reap:
       threads_.erase(thread);
+      cancellations_.erase(thread);
       g_detach.get()(thread);
       return 0;
     case Ask::find: {
@@ -223,6 +258,27 @@ std::uint64_t BoundThreads::answer(const Message& message) noexcept {
     case Ask::signal:
       if (!message.has_value) return static_cast<std::uint64_t>(g_kill.get()(thread, message.signal));
       return static_cast<std::uint64_t>(g_queue.get()(thread, message.signal, {.sival_ptr = message.value}));
+    case Ask::cancel:
+    case Ask::rouse: {
+      const auto found = cancellations_.find(thread);
+      if (found == cancellations_.end()) return 0;
+      if (message.ask == Ask::cancel) found->second->step(CancelEvent::cancel);
+      const std::uint64_t by = found->second->roused_by();
+      if (by == Cancellation::kSignal) interrupt(*found->second);
+      return by;
+    }
+    case Ask::interrupt:
+      if (const auto found = cancellations_.find(thread); found != cancellations_.end())
+        interrupt(*found->second);
+      return 0;
+    case Ask::set_name:
+      return static_cast<std::uint64_t>(
+          g_set_name.get()(thread, reinterpret_cast<const char*>(message.name.data())));
+    case Ask::get_name: {
+      Name name{};
+      if (g_get_name.get()(thread, reinterpret_cast<char*>(name.data()), sizeof name) != 0) return 0;
+      return name[message.rank];
+    }
     case Ask::key: return keys_ < kThreadKeys ? keys_++ : kThreadKeys;
     case Ask::destructor: note_destructor(message.rank, message.destructor); return 0;
     case Ask::create: break;
@@ -238,7 +294,9 @@ bool BoundThreads::serve() {
 }
 
 std::uint64_t BoundThreads::start(const Message& message) noexcept {
-  auto begin = std::make_unique<Begin>(*this, *message.record, message.stack_bytes, message.mask);
+  auto cancellation = std::make_unique<Cancellation>();
+  auto begin =
+      std::make_unique<Begin>(*this, *message.record, *cancellation, message.stack_bytes, message.mask);
   pthread_attr_t attributes;
   ::pthread_attr_init(&attributes);
   std::size_t bytes = 0;
@@ -255,6 +313,7 @@ std::uint64_t BoundThreads::start(const Message& message) noexcept {
   if (error != 0) return static_cast<std::uint64_t>(error);
   (void)begin.release();
   threads_[thread] = message.record;
+  cancellations_[thread] = std::move(cancellation);
   running_.fetch_add(1);
   return thread;
 }
@@ -273,15 +332,11 @@ void* BoundThreads::main_of_thread(void* p) {
   return nullptr;
 }
 
-// exit() unwinds to this frame.
-[[gnu::noinline]] void BoundThreads::main_on_stack() {
+void BoundThreads::main_on_stack() {
   BoundThread& thread = *t_here;
   leave_runtime(Calls::caught);
-  try {
-    void* const value = thread.function(thread.argument);
-    thread.value = value;
-  } catch (abi::__forced_unwind&) {
-  }
+  void* const value = thread.function(thread.argument);
+  thread.value = value;
 }
 
 BoundThread* BoundThreads::here() noexcept { return t_here; }
@@ -298,8 +353,11 @@ void BoundThreads::call_at(Rank rank, void (*function)(void*), void* argument) {
   Deputy& deputy = t_presence->deputy_at(rank);
   deputy.function = function;
   deputy.argument = argument;
+  Cancellation& own = *Cancellation::here();
+  own.set_object(reinterpret_cast<std::uint64_t>(&deputy) | kIsDeputy);
   deputy.become(Deputy::kAsked);
   (void)deputy.await(Deputy::kAsked, "a call on another rank");
+  own.set_object(0);
 }
 
 void* BoundThreads::main_of_deputy(void* p) {
@@ -315,7 +373,9 @@ void* BoundThreads::main_of_deputy(void* p) {
 
 void BoundThreads::exit(void* value) {
   t_here->value = value;
-  ult::ForcedUnwind::to(reinterpret_cast<const void*>(&BoundThreads::main_on_stack), "pthread_exit");
+  Cancellation::here()->step(CancelEvent::exit);
+  g_exit.get()(value);
+  __builtin_unreachable();
 }
 
 void BoundThreads::ended(BoundThread& thread) noexcept {
@@ -379,11 +439,22 @@ std::uint64_t BoundThreads::create_at(Rank rank, const pthread_attr_t* attribute
   return answer;
 }
 
+/// Before another thread can ask for main. Nobody joins it.
+void BoundThreads::name_main() {
+  const std::scoped_lock lock(mutex_);
+  if (main_ == 0 || threads_.contains(main_)) return;
+  Runtime& runtime = *Runtime::current();
+  const auto made = runtime.allocate(sizeof(BoundThread), alignof(BoundThread), gas::Placement::local);
+  if (made)
+    threads_[main_] = new (*made) BoundThread{.word = static_cast<std::uint32_t>(BoundState::detached)};
+}
+
 int BoundThreads::create(pthread_t* thread, const pthread_attr_t* attributes, BoundThread::Function function,
                          void* argument) {
   int detached = PTHREAD_CREATE_JOINABLE;
   if (attributes != nullptr) ::pthread_attr_getdetachstate(attributes, &detached);
   const ult::RuntimeSection section;
+  name_main();
   const Rank rank{static_cast<std::uint32_t>(ask(Rank{0}, {.ask = Ask::place}))};
   const auto state = detached == PTHREAD_CREATE_DETACHED ? BoundState::detached : BoundState::running;
   const std::uint64_t answer = create_at(rank, attributes, state, function, argument);
@@ -414,11 +485,14 @@ std::optional<int> BoundThreads::join(pthread_t id, void** value, BoundEvent how
     return find(id);
   }();
   if (thread == nullptr) return std::nullopt;
+  if (how == BoundEvent::join) Cancellation::test();
   BoundAction action = step(*thread, how, __ATOMIC_ACQ_REL);
   while (action == BoundAction::wait) {
-    const int error = wait_for_word(&thread->word, static_cast<std::uint32_t>(BoundState::awaited), deadline,
+    const int error = wait_in_point(&thread->word, static_cast<std::uint32_t>(BoundState::awaited), deadline,
                                     "pthread_join");
     action = step(*thread, error == 0 ? BoundEvent::look : BoundEvent::give_up, __ATOMIC_ACQ_REL);
+    if (action == BoundAction::busy && error == EINTR)
+      return Cancellation::test(), join(id, value, how, deadline);
     if (action == BoundAction::busy) return error;
   }
   if (action != BoundAction::free) return action == BoundAction::busy ? EBUSY : EINVAL;
@@ -448,14 +522,63 @@ std::optional<int> BoundThreads::signal(pthread_t id, int signal, const sigval* 
                                                    .value = value != nullptr ? value->sival_ptr : nullptr}));
 }
 
-std::optional<int> BoundThreads::refuse(pthread_t id, const char* call, bool only_elsewhere) {
+std::optional<int> BoundThreads::cancel(pthread_t id) {
   const ult::RuntimeSection section;
+  if (Cancellation* const own = Cancellation::here(); own != nullptr && id == ::pthread_self())
+    return own->step(CancelEvent::cancel), 0;
   const BoundThread* const thread = find(id);
-  if (thread == nullptr || (only_elsewhere && Rank{thread->rank} == transport_.rank())) return std::nullopt;
+  if (thread == nullptr) return std::nullopt;
+  const Rank rank{thread->rank};  // the record goes when the thread has been joined
+  // Not for ever: a signal handler may leave a wait by longjmp().
+  Ask what = Ask::cancel;
+  for (std::uint32_t tries = 0; tries < 10'000'000 / kRouseAgainUs; ++tries, what = Ask::rouse) {
+    const std::uint64_t by = ask(rank, {.ask = what, .thread = id});
+    if (by == 0) break;
+    if ((by & kIsDeputy) != 0) {
+      const auto& deputy = *reinterpret_cast<const Deputy*>(by & ~kIsDeputy);
+      ask(deputy.rank, {.ask = Ask::interrupt, .thread = deputy.thread});
+    } else if (by != Cancellation::kSignal) {
+      wake_word(reinterpret_cast<void*>(by), true);
+    }
+    ::usleep(kRouseAgainUs);
+  }
+  return 0;
+}
+
+BoundThread* BoundThreads::find_elsewhere(pthread_t id) {
+  BoundThread* const thread = find(id);
+  return thread != nullptr && Rank{thread->rank} != transport_.rank() ? thread : nullptr;
+}
+
+std::optional<int> BoundThreads::set_name(pthread_t id, const char* name) {
+  const ult::RuntimeSection section;
+  const BoundThread* const thread = find_elsewhere(id);
+  if (thread == nullptr) return std::nullopt;
+  Message message{.ask = Ask::set_name, .thread = id};
+  if (std::strlen(name) >= sizeof message.name) return ERANGE;
+  std::strcpy(reinterpret_cast<char*>(message.name.data()), name);
+  return static_cast<int>(ask(Rank{thread->rank}, message));
+}
+
+std::optional<int> BoundThreads::get_name(pthread_t id, char* name, std::size_t bytes) {
+  const ult::RuntimeSection section;
+  const BoundThread* const thread = find_elsewhere(id);
+  if (thread == nullptr) return std::nullopt;
+  Name found{};
+  if (bytes < sizeof found) return ERANGE;
+  for (std::uint32_t i = 0; i < found.size(); ++i)
+    found[i] = ask(Rank{thread->rank}, {.ask = Ask::get_name, .rank = i, .thread = id});
+  std::memcpy(name, found.data(), sizeof found);
+  return 0;
+}
+
+std::optional<int> BoundThreads::refuse(pthread_t id, const char* call) {
+  const ult::RuntimeSection section;
+  const BoundThread* const thread = find_elsewhere(id);
+  if (thread == nullptr) return std::nullopt;
   CrashText text;
   text.add("kasane: ").add(call).add(" fails with ENOTSUP: the thread runs on rank ").decimal(thread->rank);
-  warn(text.add(only_elsewhere ? " (--threads spread)\n"
-                               : ", and threads of --threads spread cannot be cancelled\n"));
+  warn(text.add(" (--threads spread)\n"));
   return ENOTSUP;
 }
 

@@ -23,6 +23,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -34,6 +35,7 @@
 
 #include "base/notes.h"
 #include "comm/blocking.h"
+#include "runtime/language/cancellation.h"
 #include "runtime/language/futex_calls.h"
 #include "runtime/process/bound_thread.h"
 #include "runtime/rank/thread_contexts.h"
@@ -56,7 +58,8 @@ class BoundThreads {
   explicit BoundThreads(comm::Transport&);
   BoundThreads(const BoundThreads&) = delete;
   BoundThreads& operator=(const BoundThreads&) = delete;
-  void begin(ThreadContexts& contexts) noexcept { contexts_ = &contexts; }
+  /// By main on its rank.
+  void begin(ThreadContexts&);
 
   /// pthread_create; 0 or an error.
   int create(pthread_t* thread, const pthread_attr_t*, BoundThread::Function, void* argument);
@@ -65,9 +68,13 @@ class BoundThreads {
   std::optional<int> detach(pthread_t);
   /// pthread_sigqueue; value: null: pthread_kill.
   std::optional<int> signal(pthread_t, int signal, const sigval* value);
-
-  /// ENOTSUP, and a warning, where the thread is one of these; with only_elsewhere, of another rank.
-  std::optional<int> refuse(pthread_t, const char* call, bool only_elsewhere);
+  /// pthread_cancel. Returns when the thread has left its wait.
+  std::optional<int> cancel(pthread_t);
+  /// pthread_setname_np and pthread_getname_np, of another rank's thread.
+  std::optional<int> set_name(pthread_t, const char* name);
+  std::optional<int> get_name(pthread_t, char* name, std::size_t bytes);
+  /// ENOTSUP, and a warning, where the thread is another rank's.
+  std::optional<int> refuse(pthread_t, const char* call);
 
   /// The number of another key. kThreadKeys: there is none left.
   std::uint32_t create_key();
@@ -94,7 +101,23 @@ class BoundThreads {
   [[nodiscard]] std::uint32_t running() const noexcept { return running_.load(); }
 
  private:
-  enum class Ask : std::uint8_t { place, create, find, signal, forget, reap, gone, key, destructor };
+  enum class Ask : std::uint8_t {
+    place,
+    create,
+    find,
+    signal,
+    cancel,
+    rouse,
+    interrupt,
+    set_name,
+    get_name,
+    forget,
+    reap,
+    gone,
+    key,
+    destructor
+  };
+  using Name = std::array<std::uint64_t, 2>;  ///< with the 0 at its end
   struct Message {
     Ask ask;
     bool has_value = false;
@@ -105,6 +128,7 @@ class BoundThreads {
     std::uint64_t stack_bytes = 0, mask = 0;
     void (*destructor)(void*) = nullptr;
     void* value = nullptr;
+    Name name{};
   };
   struct Noted {
     Message message;
@@ -124,7 +148,10 @@ class BoundThreads {
   std::uint64_t create_at(Rank, const pthread_attr_t*, BoundState, BoundThread::Function, void* argument);
   std::uint64_t ask(Rank, const Message&);
   void tell(Rank, const Message&);
+  void name_main();
   BoundThread* find(pthread_t);
+  /// Null: it is none of these, or of this rank.
+  BoundThread* find_elsewhere(pthread_t);
   void drop(BoundThread&, pthread_t);
   void ended(BoundThread&) noexcept;
   [[nodiscard]] std::byte* take_stack(std::size_t bytes);
@@ -132,10 +159,12 @@ class BoundThreads {
 
   comm::Transport& transport_;
   ThreadContexts* contexts_ = nullptr;
+  pthread_t main_ = 0;  ///< on its rank
   std::atomic<std::uint32_t> running_{0};
   std::mutex mutex_;  ///< of what follows
   /// Not joined yet: those that run here, and those that were made here.
   std::map<pthread_t, BoundThread*> threads_, made_;
+  std::map<pthread_t, std::unique_ptr<Cancellation>> cancellations_;  ///< of threads_
   std::set<pthread_t> forgotten_;      ///< made here, and gone before the answer that names them has come
   std::vector<std::uint32_t> counts_;  ///< on rank 0: threads that run, by rank
   std::uint32_t keys_ = 0;             ///< on rank 0: how many have been made

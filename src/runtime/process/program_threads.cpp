@@ -18,11 +18,13 @@
 #include <cstring>
 
 #include "base/call_selector.h"
+#include "runtime/language/cancellation.h"
 #include "runtime/process/own_descriptors.h"
 #include "runtime/process/pthread_keys.h"
 #include "runtime/process/shared_process.h"
 #include "runtime/rank/hidden.h"
 #include "runtime/rank/own_code.h"
+#include "runtime/rank/warn.h"
 #include "traps/alt_stack.h"
 #include "traps/caught_calls.h"
 #include "ult/pool.h"
@@ -31,6 +33,8 @@
 
 using kasane::runtime::BoundEvent;
 using kasane::runtime::BoundThreads;
+using kasane::runtime::CancelEvent;
+using kasane::runtime::Cancellation;
 using kasane::runtime::Deadline;
 
 namespace {
@@ -57,6 +61,7 @@ void* begin(void* p) {
   if (begin.allocates_globally) kasane::ult::Pool::enter_program();
   if (!begin.caught) return begin.function(begin.argument);
   t_keys.emplace();
+  const kasane::runtime::CancelledByLibc cancelled_by_libc;
   const kasane::traps::ProgramThread here;
   kasane::set_calls(kasane::Calls::caught);
   return begin.function(begin.argument);
@@ -183,11 +188,11 @@ KASANE_OF_THREAD(thrd_detach, (thrd_t t), (t), detach_c(*threads, t))
 
 // What libc would look for in memory of another rank.
 #define KASANE_OF_THREAD_HERE(name, parameters, arguments) \
-  KASANE_OF_THREAD(name, parameters, arguments, threads->refuse(t, #name, true))
+  KASANE_OF_THREAD(name, parameters, arguments, threads->refuse(t, #name))
 
-KASANE_OF_THREAD(pthread_cancel, (pthread_t t), (t), threads->refuse(t, "pthread_cancel", false))
-KASANE_OF_THREAD_HERE(pthread_setname_np, (pthread_t t, const char* n), (t, n))
-KASANE_OF_THREAD_HERE(pthread_getname_np, (pthread_t t, char* n, std::size_t b), (t, n, b))
+KASANE_OF_THREAD(pthread_setname_np, (pthread_t t, const char* n), (t, n), threads->set_name(t, n))
+KASANE_OF_THREAD(pthread_getname_np, (pthread_t t, char* n, std::size_t b), (t, n, b),
+                 threads->get_name(t, n, b))
 KASANE_OF_THREAD_HERE(pthread_setaffinity_np, (pthread_t t, std::size_t b, const cpu_set_t* s), (t, b, s))
 KASANE_OF_THREAD_HERE(pthread_getaffinity_np, (pthread_t t, std::size_t b, cpu_set_t* s), (t, b, s))
 KASANE_OF_THREAD_HERE(pthread_setschedparam, (pthread_t t, int p, const sched_param* s), (t, p, s))
@@ -195,9 +200,53 @@ KASANE_OF_THREAD_HERE(pthread_getschedparam, (pthread_t t, int* p, sched_param* 
 KASANE_OF_THREAD_HERE(pthread_setschedprio, (pthread_t t, int p), (t, p))
 KASANE_OF_THREAD_HERE(pthread_getcpuclockid, (pthread_t t, clockid_t* c), (t, c))
 
+// ---- cancellation -----------------------------------------------------------------------------------------
+
+#define KASANE_SHOWN extern "C" [[gnu::visibility("default")]]
+
+KASANE_SHOWN int pthread_cancel(pthread_t thread) {
+  if (BoundThreads* const threads = spreading(); threads != nullptr)
+    if (const std::optional<int> answer = threads->cancel(thread)) return *answer;
+  static constinit kasane::runtime::Hidden<int (*)(pthread_t)> libcs("pthread_cancel");
+  const int error = libcs.get()(thread);
+  if (error == 0) kasane::runtime::rouse_from_word(thread);
+  return error;
+}
+KASANE_SHOWN void pthread_testcancel() { Cancellation::test(); }
+
+KASANE_SHOWN int pthread_setcancelstate(int state, int* before) {
+  static constinit kasane::runtime::Hidden<int (*)(int, int*)> libcs("pthread_setcancelstate");
+  const int error = libcs.get()(state, before);
+  if (Cancellation* const own = Cancellation::of_calls_here(); error == 0 && own != nullptr)
+    own->step(state == PTHREAD_CANCEL_ENABLE ? CancelEvent::enable : CancelEvent::disable);
+  return error;
+}
+
+KASANE_SHOWN int pthread_setcanceltype(int type, int* before) {
+  static constinit kasane::runtime::Hidden<int (*)(int, int*)> libcs("pthread_setcanceltype");
+  if (type != PTHREAD_CANCEL_ASYNCHRONOUS || Cancellation::of_calls_here() == nullptr)
+    return libcs.get()(type, before);
+  kasane::runtime::CrashText text;
+  kasane::runtime::warn(text.add(
+      "kasane: pthread_setcanceltype: PTHREAD_CANCEL_ASYNCHRONOUS fails with ENOTSUP: with --threads "
+      "spread a thread is cancelled in cancellation points only (pthread_testcancel), since it may "
+      "be anywhere in the runtime\n"));
+  return ENOTSUP;
+}
+
+// Points whose calls are libc's alone.
+#define KASANE_POINT(name, parameters, arguments)                                       \
+  extern "C" [[gnu::visibility("default")]] int kasane_of_##name parameters asm(#name); \
+  int kasane_of_##name parameters {                                                     \
+    static constinit kasane::runtime::Hidden<int(*) parameters> libcs(#name);           \
+    return kasane::runtime::call_in_point([&] { return libcs.get() arguments; });       \
+  }
+KASANE_POINT(pause, (), ())
+KASANE_POINT(sigwaitinfo, (const sigset_t* s, siginfo_t* i), (s, i))
+KASANE_POINT(sigtimedwait, (const sigset_t* s, siginfo_t* i, Time_* t), (s, i, t))
+
 /// Where a thread asks for its own stack, that is the one in the space.
-extern "C" [[gnu::visibility("default")]] int pthread_getattr_np(pthread_t thread,
-                                                                 pthread_attr_t* attributes) noexcept {
+KASANE_SHOWN int pthread_getattr_np(pthread_t thread, pthread_attr_t* attributes) noexcept {
   static constinit kasane::runtime::Hidden<int (*)(pthread_t, pthread_attr_t*)> libcs("pthread_getattr_np");
   const int error = libcs.get()(thread, attributes);
   if (error != 0 || BoundThreads::here() == nullptr || thread != ::pthread_self()) return error;

@@ -16,6 +16,7 @@
 #include <cstdio>
 #include <cwchar>
 
+#include "runtime/language/cancellation.h"
 #include "runtime/process/process_calls.h"
 #include "runtime/process/streams.h"
 #include "runtime/process/system_calls.h"
@@ -27,6 +28,7 @@
 using kasane::kNoRank;
 using kasane::Rank;
 using kasane::runtime::call_checked;
+using kasane::runtime::call_in_point;
 using kasane::runtime::call_of;
 using kasane::runtime::call_there;
 using kasane::runtime::calls_are_wrapped;
@@ -207,7 +209,7 @@ ssize_t read_at_rank(bool waits, int fd, void* p, Bytes n) {
     return calls_are_wrapped() ? make_wrapped_call(read) : libcs.get()(fd, p, n);
   };
   const Rank there = fd == 0 ? stream_elsewhere(stdin) : kNoRank;
-  return there == kNoRank ? call() : call_there({there, "read", stdin}, call);
+  return call_in_point([&] { return there == kNoRank ? call() : call_there({there, "read", stdin}, call); });
 }
 }  // namespace
 

@@ -35,6 +35,7 @@
 #include <cerrno>
 
 #include "base/clock.h"
+#include "runtime/language/cancellation.h"
 #include "runtime/process/output.h"
 #include "runtime/process/own_descriptors.h"
 #include "runtime/process/waits.h"
@@ -50,12 +51,12 @@ using Bytes = std::size_t;
 using Address = sockaddr;
 
 /// libc's function, or the call carried out where calls are not caught.
-#define KASANE_LIBCS(name, result, parameters, arguments, ...)  \
-  result libcs_##name parameters {                              \
-    if (calls_are_wrapped()) [[unlikely]]                       \
-      return static_cast<result>(wrapped(__VA_ARGS__));         \
-    static constinit Hidden<result(*) parameters> libcs(#name); \
-    return libcs.get() arguments;                               \
+#define KASANE_LIBCS(name, result, parameters, arguments, ...)   \
+  result libcs_##name parameters {                               \
+    if (calls_are_wrapped()) [[unlikely]]                        \
+      return static_cast<result>(wrapped(__VA_ARGS__));          \
+    static constinit Hidden<result(*) parameters> libcs(#name);  \
+    return call_in_point([&] { return libcs.get() arguments; }); \
   }
 
 KASANE_LIBCS(write, ssize_t, (int d, const void* p, Bytes n), (d, p, n), SYS_write, d, p, n)
@@ -368,7 +369,9 @@ KASANE_DEFINE(clock_nanosleep, int, (clockid_t clock, int flags, const timespec*
   static constinit Hidden<int (*)(clockid_t, int, const timespec*, timespec*)> libcs("clock_nanosleep");
   const bool known = clock == CLOCK_REALTIME || clock == CLOCK_MONOTONIC || clock == CLOCK_BOOTTIME;
   timespec time;
-  if (!known || !KASANE_WAITS || !read_time(time, t)) return libcs.get()(clock, flags, t, remaining);
+  if (!known || !KASANE_WAITS || !read_time(time, t))
+    return call_in_point([&] { return libcs.get()(clock, flags, t, remaining); },
+                         [](int error) { return error == EINTR; });
   if ((flags & TIMER_ABSTIME) == 0) return sleep_thread(ns_of(time), remaining);
   for (const std::uint64_t end = ns_of(time);;) {
     timespec now;
@@ -378,14 +381,15 @@ KASANE_DEFINE(clock_nanosleep, int, (clockid_t clock, int flags, const timespec*
 }
 KASANE_DEFINE(sleep, unsigned, (unsigned seconds)) {
   static constinit Hidden<unsigned (*)(unsigned)> libcs("sleep");
-  if (!KASANE_WAITS) return libcs.get()(seconds);
+  if (!KASANE_WAITS)
+    return call_in_point([&] { return libcs.get()(seconds); }, [](unsigned left) { return left != 0; });
   timespec left{};
   if (sleep_thread(std::uint64_t{seconds} * 1'000'000'000, &left) == 0) return 0;
   return static_cast<unsigned>(left.tv_sec + (left.tv_nsec >= 500'000'000));
 }
 KASANE_DEFINE(usleep, int, (useconds_t us)) {
   static constinit Hidden<int (*)(useconds_t)> libcs("usleep");
-  if (!KASANE_WAITS) return libcs.get()(us);
+  if (!KASANE_WAITS) return call_in_point([&] { return libcs.get()(us); });
   return static_cast<int>(finish_call(-sleep_thread(std::uint64_t{us} * 1000, nullptr)));
 }
 
