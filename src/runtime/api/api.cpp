@@ -21,6 +21,7 @@
 #include "runtime/api/numa_api.h"
 #include "runtime/language/held_mutexes.h"
 #include "runtime/language/program_memory.h"
+#include "runtime/process/bound_threads.h"
 #include "runtime/process/forks.h"
 #include "runtime/process/stream_formats.h"
 #include "runtime/rank/job_counters.h"
@@ -37,6 +38,7 @@ using kasane::Result;
 using kasane::runtime::answer;
 using kasane::runtime::api_fail;
 using kasane::runtime::api_fail_no_rank;
+using kasane::runtime::BoundThreads;
 using kasane::runtime::InitialBytes;
 using kasane::runtime::NumaRequest;
 using kasane::runtime::Placement;
@@ -178,6 +180,18 @@ int kasane_run(void (*entry)(void*), void* argument) {
     return api_fail(EPERM, call,
                     "called on a user-level thread; there fork threads (kasane::thread, "
                     "kasane::parallel_invoke) instead");
+  if (r->rank() != Rank{0} && BoundThreads::here() != nullptr) {
+    struct Root {
+      void (*entry)(void*);
+      void* argument;
+    } root{entry, argument};
+    const auto run = [](void* p) {
+      const Root asked = *static_cast<Root*>(p);
+      kasane_run(asked.entry, asked.argument);
+    };
+    BoundThreads::call_at(Rank{0}, run, &root);
+    return 0;
+  }
   if (r->rank() != Rank{0})
     return api_fail(
         EPERM, call,

@@ -6,6 +6,7 @@
 #include <kasane/kasane.hpp>
 #include <string_view>
 
+#include "runtime/process/bound_threads.h"
 #include "runtime/rank/runtime.h"
 #include "ult/context.h"
 
@@ -66,6 +67,10 @@ int api_fail_no_rank(const char* call, std::uint32_t rank) noexcept {
 
 int api_fail_outside(const char* call) noexcept {
   const Runtime* const runtime = Runtime::current();
+  if (BoundThreads::here() != nullptr)
+    return api_fail(EPERM, call,
+                    "not on a user-level thread: threads of --threads spread use the standard library's "
+                    "(std::mutex, std::latch), or make user-level ones inside of kasane::run");
   return api_fail(EPERM, call,
                   runtime != nullptr && runtime->attached()
                       ? "an attached process (kasane_attach) has global memory and no user-level threads; "

@@ -65,6 +65,14 @@ void interrupt(const Cancellation& thread) noexcept {
   traps::issue_call(SYS_tgkill, {::getpid(), thread.os_thread(), kCancelSignal, 0, 0, 0});
 }
 
+/// pthread_attr_setstack has been called.
+bool names_stack(const pthread_attr_t& attributes) noexcept {
+  void* low = nullptr;
+  std::size_t bytes = 0;
+  ::pthread_attr_getstack(&attributes, &low, &bytes);
+  return reinterpret_cast<std::uintptr_t>(low) + bytes != 0;  // its end is null before
+}
+
 std::uint64_t mask_of_caller() noexcept {
   sigset_t set;
   std::uint64_t mask = 0;
@@ -454,6 +462,13 @@ int BoundThreads::create(pthread_t* thread, const pthread_attr_t* attributes, Bo
   int detached = PTHREAD_CREATE_JOINABLE;
   if (attributes != nullptr) ::pthread_attr_getdetachstate(attributes, &detached);
   const ult::RuntimeSection section;
+  if (attributes != nullptr && names_stack(*attributes)) {
+    CrashText text;
+    warn(
+        text.add("kasane: pthread_create: a stack of the program's own (pthread_attr_setstack) is not used "
+                 "with --threads spread: say how large it is to be (pthread_attr_setstacksize)\n"));
+    return EINVAL;
+  }
   name_main();
   const Rank rank{static_cast<std::uint32_t>(ask(Rank{0}, {.ask = Ask::place}))};
   const auto state = detached == PTHREAD_CREATE_DETACHED ? BoundState::detached : BoundState::running;

@@ -245,6 +245,24 @@ KASANE_POINT(pause, (), ())
 KASANE_POINT(sigwaitinfo, (const sigset_t* s, siginfo_t* i), (s, i))
 KASANE_POINT(sigtimedwait, (const sigset_t* s, siginfo_t* i, Time_* t), (s, i, t))
 
+/// libc's words of such a mutex are of one process.
+KASANE_SHOWN int pthread_mutex_init(pthread_mutex_t* mutex, const pthread_mutexattr_t* attributes) noexcept {
+  static constinit kasane::runtime::Hidden<int (*)(pthread_mutex_t*, const pthread_mutexattr_t*)> libcs(
+      "pthread_mutex_init");
+  int robust = PTHREAD_MUTEX_STALLED, protocol = PTHREAD_PRIO_NONE;
+  if (attributes != nullptr) [[unlikely]] {
+    ::pthread_mutexattr_getrobust(attributes, &robust);
+    ::pthread_mutexattr_getprotocol(attributes, &protocol);
+  }
+  if ((robust == PTHREAD_MUTEX_STALLED && protocol == PTHREAD_PRIO_NONE) || spreading() == nullptr)
+    return libcs.get()(mutex, attributes);
+  kasane::runtime::CrashText text;
+  text.add("kasane: pthread_mutex_init fails with ENOTSUP: a ")
+      .add(robust != PTHREAD_MUTEX_STALLED ? "robust mutex" : "mutex with a protocol of priorities");
+  kasane::runtime::warn(text.add(" holds within one process, and --threads spread has one a rank\n"));
+  return ENOTSUP;
+}
+
 /// Where a thread asks for its own stack, that is the one in the space.
 KASANE_SHOWN int pthread_getattr_np(pthread_t thread, pthread_attr_t* attributes) noexcept {
   static constinit kasane::runtime::Hidden<int (*)(pthread_t, pthread_attr_t*)> libcs("pthread_getattr_np");

@@ -268,6 +268,47 @@ TEST(Spread, AThreadKnowsItsStack) {
   });
 }
 
+TEST(Spread, CallsOfKasane) {
+  kasane::mutex mutex;
+  on_threads(3, [&](int i) {
+    auto* const word = static_cast<int*>(kasane::allocate(sizeof(int)));
+    *word = i;
+    kasane::release_all();
+    kasane::deallocate(word);
+    std::atomic<int> sum = 0;
+    kasane::run([&] { kasane::parallel_invoke([&] { sum += 1; }, [&] { sum += 2; }); });
+    EXPECT_EQ(sum, 3);
+    try {
+      mutex.lock();
+      ADD_FAILURE() << "a lock for user-level threads";
+    } catch (const std::exception& e) {
+      EXPECT_NE(std::string(e.what()).find("user-level thread"), std::string::npos) << e.what();
+    }
+  });
+}
+
+TEST(Spread, WhatCannotBeSharedIsRefused) {
+  const int refused = kasane::ranks() == 1 ? 0 : ENOTSUP;
+  pthread_mutexattr_t kind;
+  pthread_mutex_t mutex;
+  ::pthread_mutexattr_init(&kind);
+  EXPECT_EQ(::pthread_mutex_init(&mutex, &kind), 0);
+  ::pthread_mutexattr_setrobust(&kind, PTHREAD_MUTEX_ROBUST);
+  EXPECT_EQ(::pthread_mutex_init(&mutex, &kind), refused);
+  ::pthread_mutexattr_init(&kind);
+  ::pthread_mutexattr_setprotocol(&kind, PTHREAD_PRIO_INHERIT);
+  EXPECT_EQ(::pthread_mutex_init(&mutex, &kind), refused);
+
+  alignas(64) static char stack[256 * 1024];
+  pthread_attr_t attributes;
+  pthread_t thread;
+  ::pthread_attr_init(&attributes);
+  ::pthread_attr_setstack(&attributes, stack, sizeof stack);
+  const int error = ::pthread_create(&thread, &attributes, [](void* p) { return p; }, nullptr);
+  EXPECT_EQ(error, kasane::ranks() == 1 ? 0 : EINVAL);
+  if (error == 0) ::pthread_join(thread, nullptr);
+}
+
 TEST(Spread, ManyThreadsOneAfterTheOther) {
   g_sum = 0;
   for (int round = 0; round < 3; ++round) on_threads(100, [](int) { ++g_sum; });
