@@ -50,6 +50,7 @@
 #include "runtime/language/global_malloc.h"
 #include "runtime/language/held_mutexes.h"
 #include "runtime/language/lock_calls.h"
+#include "runtime/language/threads_check.h"
 #include "runtime/process/output.h"
 #include "runtime/process/shared_process.h"
 #include "runtime/process/signals.h"
@@ -757,6 +758,7 @@ Result<void> Runtime::Job::build_threads() {
   own_pool = std::move(*made);
   pool = own_pool.get();
   if (options.check_polling && ranks > 1) polling.emplace(*pool, *space);
+  if (options.check_threads) ThreadsCheck::begin();
   reporter.emplace(*pool, process().threads, options.deadlock_s * 1'000'000'000,
                    options.main_in_every_rank && raw(rank) != 0);
   return {};
@@ -1140,6 +1142,7 @@ void Runtime::Job::progress_pending_sends() {
 void Runtime::Job::report_thread_locals() {
   const std::string text = thread_locals != nullptr ? thread_locals->text() : std::string();
   if (!text.empty()) fmt::print(stderr, "kasane: rank {}: {}\n", raw(rank), text);
+  if (options.check_threads) fmt::print(stderr, "kasane: rank {}: {}", raw(rank), ThreadsCheck::text());
 }
 
 /// Prepares and prints reports of the heap: returns the workers' cached memory to its rank, and releases

@@ -24,6 +24,7 @@ constinit Hidden<void (*)()> g_test("pthread_testcancel");
 // Not inlined: a user-level thread may be on another OS thread after a wait.
 [[gnu::noinline]] Cancellation* Cancellation::here() noexcept { return t_here; }
 [[gnu::noinline]] void Cancellation::set_here(Cancellation* own) noexcept {
+  if (t_here != nullptr) t_here->os_thread_.store(0, std::memory_order_relaxed);
   t_here = own;
   if (own != nullptr) own->os_thread_.store(::gettid(), std::memory_order_relaxed);  // it waits later
 }

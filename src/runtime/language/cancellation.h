@@ -81,6 +81,19 @@ class Cancellation {
   /// What the thread waits for now, if not for the kernel.
   void set_object(std::uint64_t object) noexcept { object_.store(object, std::memory_order_relaxed); }
 
+  /// What the thread waits for, for reports; null: no word.
+  struct Wait {
+    const char* call = nullptr;
+    const void* word = nullptr;
+  };
+  void note_wait(const Wait& wait) noexcept {
+    word_.store(wait.word, std::memory_order_relaxed);  // relaxed, all: told as it is at some recent time
+    call_.store(wait.call, std::memory_order_relaxed);
+  }
+  [[nodiscard]] Wait wait() const noexcept {
+    return {call_.load(std::memory_order_relaxed), word_.load(std::memory_order_relaxed)};
+  }
+
   /// pthread_testcancel(). May end the thread, as pthread_exit() does.
   static void test();
 
@@ -89,6 +102,8 @@ class Cancellation {
   std::atomic<CancelState> state_{CancelState::open};
   std::atomic<std::uint64_t> object_{0};
   std::atomic<pid_t> os_thread_{0};
+  std::atomic<const char*> call_{nullptr};
+  std::atomic<const void*> word_{nullptr};
   const bool is_libcs_;
 };
 

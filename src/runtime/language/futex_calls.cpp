@@ -29,7 +29,9 @@
 #include "base/clock.h"
 #include "base/raw_call.h"
 #include "runtime/language/atomics.h"
+#include "runtime/language/cancellation.h"
 #include "runtime/language/futex_calls.h"
+#include "runtime/language/threads_check.h"
 #include "runtime/rank/own_code.h"
 #include "runtime/rank/runtime.h"
 #include "ult/pool.h"
@@ -138,6 +140,27 @@ bool is_programs(const Runtime& runtime, const void* word) noexcept {
 }
 
 [[gnu::noinline]] int exchange_errno(int value) noexcept { return std::exchange(errno, value); }
+
+/// For reports of the program's OS threads.
+class NotedWait {
+ public:
+  NotedWait(const char* call, const void* word) noexcept
+      : thread_(Cancellation::here()), call_(call), since_ns_(ThreadsCheck::on() ? now_ns() : 0) {
+    if (thread_ != nullptr) thread_->note_wait({call, word});
+  }
+  ~NotedWait() {
+    if (thread_ == nullptr) return;
+    thread_->note_wait({});
+    if (since_ns_ != 0 && call_ != nullptr) ThreadsCheck::add_wait(call_, now_ns() - since_ns_);
+  }
+  NotedWait(const NotedWait&) = delete;
+  NotedWait& operator=(const NotedWait&) = delete;
+
+ private:
+  Cancellation* const thread_;  ///< null on a user-level thread
+  const char* const call_;
+  const std::uint64_t since_ns_;
+};
 }  // namespace
 
 bool is_futex_of_program(const void* word, const void* caller) noexcept {
@@ -156,6 +179,7 @@ long call_futex(const Arguments& a) noexcept {
     if (time != nullptr && time->tv_sec < 0) return fail_with(ETIMEDOUT);
     if (!ult::Pool::may_wait() && !futex.is_global()) return by_kernel(SYS_futex, a);
     const auto expected = static_cast<std::uint32_t>(a[2]);
+    const NotedWait noted("atomic::wait", reinterpret_cast<const void*>(a[0]));
     if (time == nullptr) return futex.wait(expected, nullptr);
     const Deadline deadline = deadline_of(op, *time);
     return futex.wait(expected, &deadline);
@@ -171,6 +195,7 @@ int wait_for_word(void* word, std::uint32_t expected, const Deadline* deadline, 
                "a handler of a signal waits for a thread");
   const int before = exchange_errno(0);
   const Futex futex(word);
+  const NotedWait noted(call, word);
   if (ult::Pool::in_user_code() || futex.is_global()) {
     (void)futex.wait(expected, deadline, call);
   } else if (const std::uint64_t due_ns = due_at(deadline); due_ns == 0) {

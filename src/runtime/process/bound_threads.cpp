@@ -18,6 +18,7 @@
 #include "base/call_selector.h"
 #include "gas/regions.h"
 #include "runtime/language/atomics.h"
+#include "runtime/language/threads_check.h"
 #include "runtime/process/pthread_keys.h"
 #include "runtime/rank/hidden.h"
 #include "runtime/rank/runtime.h"
@@ -105,7 +106,7 @@ struct BoundThreads::Deputy {
     exchange_atomic(&word, to, __ATOMIC_ACQ_REL);
     wake_word(&word, true);
   }
-  /// Until it is something else.
+  /// Until it is something else. call: null: there is nothing to do.
   std::uint32_t await(std::uint32_t is, const char* call) noexcept {
     for (;;) {
       const std::uint32_t now = load_atomic(&word, __ATOMIC_ACQUIRE);
@@ -331,6 +332,7 @@ std::uint64_t BoundThreads::start(const Message& message) noexcept {
 void* BoundThreads::main_of_thread(void* p) {
   const std::unique_ptr<Begin> begin(static_cast<Begin*>(p));
   t_presence = std::make_unique<Presence>(*begin);
+  if (begin->record.function != &main_of_deputy) ThreadsCheck::add_thread();
   sigset_t mask;
   ::sigemptyset(&mask);
   std::memcpy(&mask, &begin->mask, sizeof begin->mask);
@@ -351,6 +353,15 @@ BoundThread* BoundThreads::here() noexcept { return t_here; }
 
 void BoundThreads::stack_here(void*& low, std::size_t& bytes) noexcept { t_presence->stack(low, bytes); }
 
+std::optional<BoundThreads::Seen> BoundThreads::next_here(pthread_t after) {
+  const std::scoped_lock lock(mutex_);
+  for (auto at = cancellations_.upper_bound(after); at != cancellations_.end(); ++at)
+    if (const Cancellation& of = *at->second;
+        of.os_thread() != 0 && (of.wait().call != nullptr || of.wait().word == nullptr))
+      return Seen{at->first, of.os_thread(), at->first == main_, of.wait()};
+  return std::nullopt;
+}
+
 std::uint32_t BoundThreads::running_anywhere() {
   const ult::RuntimeSection section;
   const std::scoped_lock lock(mutex_);
@@ -370,7 +381,7 @@ void BoundThreads::call_at(Rank rank, void (*function)(void*), void* argument) {
 
 void* BoundThreads::main_of_deputy(void* p) {
   auto& deputy = *static_cast<Deputy*>(p);
-  while (deputy.await(Deputy::kIdle, "calls of another rank") == Deputy::kAsked) {
+  while (deputy.await(Deputy::kIdle, nullptr) == Deputy::kAsked) {
     deputy.function(deputy.argument);
     deputy.become(Deputy::kIdle);
   }

@@ -95,6 +95,15 @@ class BoundThreads {
   /// pthread_exit of a bound thread.
   [[noreturn]] static void exit(void* value);
 
+  /// A thread of the program on this rank, for reports, not a deputy that has nothing to do. after: a pthread_t, not the last one's; 0: all.
+  struct Seen {
+    pthread_t thread = 0;
+    pid_t os_thread = 0;
+    bool is_main = false;
+    Cancellation::Wait waits;
+  };
+  [[nodiscard]] std::optional<Seen> next_here(pthread_t after);
+
   /// True if there was something to do. By the service thread.
   bool serve();
   /// Threads that run on this rank now.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runtime/language/held_mutexes.h"
+#include "runtime/language/threads_check.h"
 #include "runtime/process/bound_threads.h"
 #include "runtime/process/stream_ranks.h"
 #include "runtime/rank/crash_text.h"
@@ -127,6 +128,7 @@ void call_for_main(const CallElsewhere& call, void (*function)(void*), void* arg
     void* argument;
     int error;
   } trip{call, function, argument, 0};
+  ThreadsCheck::add_call_elsewhere(call.name);
   const auto make_call = [](void* p) {
     auto& t = *static_cast<Trip*>(p);
     if (ult::Pool::self() != kNoSlot) ult::Pool::go_to(t.call.rank);

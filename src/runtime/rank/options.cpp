@@ -23,6 +23,9 @@ OptionTable checks(Options& o) {
       .flag("polling", "", o.check_polling,
             "Report threads that read a plain word of another rank's again and again, for 2 s, with no call "
             "that would let them see its change.")
+      .flag("threads", "", o.check_threads,
+            "Report at the end, with --threads spread, how many OS threads of the program have run on each "
+            "rank, what they have waited for, and their calls that were made on other ranks.")
       .flag("heap", "", o.check_heap,
             "Detect writes beside allocations of global memory when these are freed, and report at the end "
             "what was not freed.");
@@ -158,7 +161,9 @@ OptionTable option_table(Options& o) {
           "Detect errors of the program. races: words that two ranks change with no fence between. mixing: "
           "loads and stores and direct access with no fence between. polling: threads that wait for a plain "
           "word to change. heap: writes beside allocations, and what is not freed. globals: thread_local "
-          "variables that threads change.")
+          "variables that threads change. threads: what the program's OS threads wait for, and their calls "
+          "on "
+          "other ranks.")
       .list("--debug", "KASANE_DEBUG", debug_items(o),
             "Settings for developers of Kasane, listed in docs/guide/options.md.");
   comm::add_engine_settings(table, o.engine);

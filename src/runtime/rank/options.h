@@ -73,6 +73,7 @@ struct Options {
   bool check_globals = false;     ///< report thread_local variables that threads changed
   bool check_mixing = false;      ///< report data used by both views without a fence between
   bool check_polling = false;     ///< report threads that read a plain word until another rank changes it
+  bool check_threads = false;     ///< report what OS threads wait for, and their calls on other ranks
   bool check_races = false;       ///< report words that two ranks changed without a fence between
   std::uint64_t deadlock_s = 10;  ///< all threads blocked for so long: a report, and the job ends; 0: never
   std::uint64_t seed = 1;         ///< of the order in which workers look for victims

@@ -14,8 +14,8 @@
 
 #include "base/clock.h"
 #include "comm/bootstrap/signals_for_main.h"
+#include "runtime/process/shared_process.h"
 #include "runtime/rank/warn.h"
-#include "runtime/report/crash_stack.h"
 #include "runtime/report/suspended_stack.h"
 #include "traps/signal_dispatch.h"
 #include "ult/sync/mutex_record.h"
@@ -245,9 +245,30 @@ void ThreadReporter::describe_all() noexcept {
         describe(list.entry[i], stack);
     }
   }
+  if (BoundThreads* const threads = SharedProcess::current_threads(); threads != nullptr) {
+    pthread_t last = 0;
+    for (auto seen = threads->next_here(last); seen; seen = threads->next_here(last = seen->thread)) {
+      if (own_.text_bytes + kLeftForTheRest > sizeof own_.text)
+        ++left_out;
+      else
+        describe(*seen);
+    }
+  }
   if (left_out == 0) return;
   CrashText text;
   (void)append(text.add("  and ").decimal(left_out).add(" threads more\n"));
+}
+
+void ThreadReporter::describe(const BoundThreads::Seen& thread) noexcept {
+  CrashText text;
+  text.add("  OS thread ").decimal(static_cast<std::uint64_t>(thread.os_thread));
+  text.add(thread.is_main ? ", main, " : " ");
+  if (thread.waits.call == nullptr)
+    text.add("runs, or waits for the kernel");
+  else
+    describe_data(text.add("waits in ").add(thread.waits.call).add(" for the word at "), thread.waits.word);
+  Backtrace trace;
+  if (append(text.add("\n")) && unwind_running(thread.os_thread, trace)) add_frames(trace);
 }
 
 std::optional<std::uint32_t> ThreadReporter::runs_on(SlotId slot) const noexcept {
@@ -273,6 +294,10 @@ void ThreadReporter::describe(const ThreadEntry& entry, SuspendedStack& stack) n
   } else if (copied) {
     stack.unwind(trace);
   }
+  add_frames(trace);
+}
+
+void ThreadReporter::add_frames(const Backtrace& trace) noexcept {
   for (std::size_t i = 0; i < trace.count && i < kFramesOfThread; ++i) {
     CrashText line;
     line.add("    #").decimal(i).add(" ");

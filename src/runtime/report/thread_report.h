@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this rank says of its user-level threads when the supervisor asks (diagnostics/job_status.h): each
-// thread, what it waits for, which thread holds that, and its frames; and since when nothing runs here, by
-// which the supervisor notices that all threads of a job are blocked.
+// What this rank says of its user-level threads, and of the program's OS threads where these run on all ranks,
+// when the supervisor asks (diagnostics/job_status.h): each thread, what it waits for, which thread holds that,
+// and its frames; and since when nothing runs here, by which the supervisor notices that all threads of a job
+// are blocked.
 //
 // It walks control blocks, stacks and records as they are. What threads do meanwhile may be shown half: in a
 // job that is blocked they do nothing.
@@ -16,7 +17,9 @@
 
 #include "base/ids.h"
 #include "diagnostics/job_status.h"
+#include "runtime/process/bound_threads.h"
 #include "runtime/rank/crash_text.h"
+#include "runtime/report/crash_stack.h"
 #include "ult/pool.h"
 
 namespace kasane::runtime {
@@ -49,6 +52,8 @@ class ThreadReporter {
   /// The worker that runs the thread now.
   [[nodiscard]] std::optional<std::uint32_t> runs_on(SlotId) const noexcept;
   void describe(const diagnostics::ThreadEntry&, SuspendedStack&) noexcept;
+  void describe(const BoundThreads::Seen&) noexcept;
+  void add_frames(const Backtrace&) noexcept;
   void add_state(CrashText&, const diagnostics::ThreadEntry&, const SuspendedStack&,
                  bool copied) const noexcept;
   void add_wait(CrashText&, SlotId self, const ult::WaitsFor&) const noexcept;
