@@ -95,7 +95,8 @@ class BoundThreads {
   /// pthread_exit of a bound thread.
   [[noreturn]] static void exit(void* value);
 
-  /// A thread of the program on this rank, for reports, not a deputy that has nothing to do. after: a pthread_t, not the last one's; 0: all.
+  /// A thread of the program on this rank, for reports: the one behind `after`; 0: the first. No deputy that
+  /// has nothing to do.
   struct Seen {
     pthread_t thread = 0;
     pid_t os_thread = 0;

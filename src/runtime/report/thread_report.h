@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this rank says of its user-level threads, and of the program's OS threads where these run on all ranks,
-// when the supervisor asks (diagnostics/job_status.h): each thread, what it waits for, which thread holds that,
-// and its frames; and since when nothing runs here, by which the supervisor notices that all threads of a job
-// are blocked.
+// What this rank says of its user-level threads, and of the program's OS threads where these run on all
+// ranks, when the supervisor asks (diagnostics/job_status.h): each thread, what it waits for, which thread
+// holds that, and its frames; and since when nothing runs here, by which the supervisor notices that all
+// threads of a job are blocked.
 //
 // It walks control blocks, stacks and records as they are. What threads do meanwhile may be shown half: in a
 // job that is blocked they do nothing.
