@@ -11,6 +11,14 @@ function(pthreads_test case arguments)
     "${arguments} ")   # with a blank, as an empty argument would be lost
 endfunction()
 
+# spread_test(CASE ARGUMENTS …): of `program` with the macros of Pthreads, whose threads run on all ranks.
+function(spread_test case arguments)
+  separate_arguments(list UNIX_COMMAND "${arguments}")
+  kasane_job_test(${program}_spread${case} PROGRAM example_${program}_spread ARGS ${list} ${ARGN}
+    OPTIONS --threads spread --malloc space UNDER "${CMAKE_CURRENT_SOURCE_DIR}/same_result.sh" ${program}
+    $<TARGET_FILE:example_${program}_posix> "${arguments} ")
+endfunction()
+
 # With the sizes of the quick tests, others with another number of threads, and more than --dram 24M.
 set(quick_lu 2,ucx)
 set(quick_queues 2,mprotect)
@@ -24,6 +32,9 @@ foreach(sizes "lu|-n 96 -t|-n 64 -p 13 -t|-n 1792" "fft|-t|-m 32 -p 13 -t|-m 102
   pthreads_test("" "${small}" FAULTS mprotect LONG all QUICK ${quick_${program}})
   pthreads_test(/many_threads "${many}" LONG 1 2)
   pthreads_test("" "${large}" DRAM 24M LONG all)
+  spread_test("" "${small}" NETWORKS ucx openmpi mpich LONG ucx)
+  spread_test(/many_threads "${many}" LONG 1 4)
+  spread_test("" "${large}" DRAM 24M LONG all TIMEOUT 300)
 endforeach()
 
 # The macros that no program uses, and where threads begin.
