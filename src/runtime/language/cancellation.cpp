@@ -19,6 +19,19 @@ constinit CancelledByLibc* g_threads = nullptr;
 
 constinit Hidden<void (*)()> g_test("pthread_testcancel");
 
+template <class Wait>
+int in_point(void* word, const Wait& wait) noexcept {
+  Cancellation* const own = Cancellation::here();
+  if (own == nullptr || calls() != Calls::caught) return wait();
+  own->set_object(reinterpret_cast<std::uint64_t>(word));
+  const CancelAction entered = own->step(CancelEvent::enter);
+  const int error = entered != CancelAction::end ? wait() : EINTR;
+  const bool left = entered == CancelAction::wait && own->step(CancelEvent::leave) == CancelAction::end;
+  own->set_object(0);
+  if (left) wake_word(word, false);
+  return left ? EINTR : error;
+}
+
 }  // namespace
 
 // Not inlined: a user-level thread may be on another OS thread after a wait.
@@ -49,15 +62,11 @@ void Cancellation::test() {
 }
 
 int wait_in_point(void* word, std::uint32_t expected, const Deadline* deadline, const char* call) noexcept {
-  Cancellation* const own = Cancellation::here();
-  if (own == nullptr || calls() != Calls::caught) return wait_for_word(word, expected, deadline, call);
-  own->set_object(reinterpret_cast<std::uint64_t>(word));
-  const CancelAction entered = own->step(CancelEvent::enter);
-  const int error = entered != CancelAction::end ? wait_for_word(word, expected, deadline, call) : EINTR;
-  const bool left = entered == CancelAction::wait && own->step(CancelEvent::leave) == CancelAction::end;
-  own->set_object(0);
-  if (left) wake_word(word, false);
-  return left ? EINTR : error;
+  return in_point(word, [&] { return wait_for_word(word, expected, deadline, call); });
+}
+int wait_in_point(void* word, const PreparedWait& prepared, const Deadline* deadline,
+                  const char* call) noexcept {
+  return in_point(word, [&] { return wait_prepared(word, prepared, deadline, call); });
 }
 
 CancelledByLibc::CancelledByLibc() : thread_(::pthread_self()) {

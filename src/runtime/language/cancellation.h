@@ -110,6 +110,8 @@ class Cancellation {
 /// wait_for_word() in a cancellation point. EINTR: test() is to be called, and then to be waited again. A
 /// wake-up that the thread may have taken from another one is passed on.
 int wait_in_point(void* word, std::uint32_t expected, const Deadline*, const char* call) noexcept;
+/// wait_prepared() as well.
+int wait_in_point(void* word, const PreparedWait&, const Deadline*, const char* call) noexcept;
 
 /// call(), by the kernel, in a cancellation point; broken_off(result): a signal has ended it.
 template <class Call, class BrokenOff>

@@ -88,15 +88,20 @@ class Futex {
   /// suspended, another OS thread sleeps. call: in reports.
   long wait(std::uint32_t expected, const Deadline* deadline, const char* call = "atomic::wait") const {
     if (value() != expected) return fail_with(EAGAIN);
+    if (due_at(deadline) == 0) return fail_with(ETIMEDOUT);
+    const std::uint32_t epoch = prepare();
+    if (value() != expected) return fail_with(EAGAIN);
+    return wait({epoch, expected}, deadline, call);
+  }
+  [[nodiscard]] std::uint32_t prepare() const { return watch().prepare(here().pool()); }
+  long wait(const PreparedWait& prepared, const Deadline* deadline, const char* call) const {
+    const auto [epoch, expected] = prepared;
     const std::uint64_t due_ns = due_at(deadline);
     if (due_ns == 0) return fail_with(ETIMEDOUT);
-    const ult::Watch list = watch();
-    const std::uint32_t epoch = list.prepare(here().pool());
-    if (value() != expected) return fail_with(EAGAIN);
     if (ult::Pool::may_switch())
-      list.wait(epoch, call, due_ns);
+      watch().wait(epoch, call, due_ns);
     else
-      list.sleep(here().pool(), epoch, due_ns);
+      watch().sleep(here().pool(), epoch, due_ns);
     // A change that came together with the deadline is not lost: who was woken for it says so.
     return deadline != nullptr && due_at(deadline) == 0 && value() == expected ? fail_with(ETIMEDOUT) : 0;
   }
@@ -209,6 +214,25 @@ int wait_for_word(void* word, std::uint32_t expected, const Deadline* deadline, 
   }
   return exchange_errno(before) == ETIMEDOUT ? ETIMEDOUT : 0;
 }
+
+PreparedWait prepare_wait(void* word) noexcept {
+  const Futex futex(word);
+  // The word last: a change after the first step that rouses nobody is none.
+  const std::uint32_t epoch = futex.prepare();
+  return {epoch, futex.value()};
+}
+int wait_prepared(void* word, const PreparedWait& prepared, const Deadline* deadline,
+                  const char* call) noexcept {
+  const Futex futex(word);
+  if (!ult::Pool::in_user_code() && !futex.is_global())
+    return wait_for_word(word, prepared.seen, deadline, call);  // by the kernel
+  if (deadline != nullptr && !is_time(deadline->time)) return EINVAL;
+  const int before = exchange_errno(0);
+  const NotedWait noted(call, word);
+  (void)futex.wait(prepared, deadline, call);
+  return exchange_errno(before) == ETIMEDOUT ? ETIMEDOUT : 0;
+}
+
 void wake_word(void* word, bool all) noexcept {
   const Futex futex(word);
   futex.wake(all);
@@ -240,6 +264,13 @@ int wait_for_word(void* word, std::uint32_t expected, const Deadline* deadline, 
   }
   futex_wait(*static_cast<std::atomic<std::uint32_t>*>(word), expected, left_ns);
   return 0;
+}
+PreparedWait prepare_wait(void* word) noexcept {
+  return {0, static_cast<std::atomic<std::uint32_t>*>(word)->load(std::memory_order_relaxed)};
+}
+int wait_prepared(void* word, const PreparedWait& prepared, const Deadline* deadline,
+                  const char* call) noexcept {
+  return wait_for_word(word, prepared.seen, deadline, call);
 }
 void wake_word(void* word, bool) noexcept { futex_wake_all(*static_cast<std::atomic<std::uint32_t>*>(word)); }
 

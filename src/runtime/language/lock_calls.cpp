@@ -166,9 +166,10 @@ inline bool is_programs_mutex(const pthread_mutex_t* m, const void* caller) noex
 
 int wait_at(pthread_cond_t* condition, pthread_mutex_t* mutex, const Deadline* deadline) {
   Cancellation::test();
-  const std::uint32_t seen = load_atomic(condition, kRelaxed);  // with the mutex held
+  // With the mutex held: who takes it may notify, and free the condition.
+  const PreparedWait prepared = prepare_wait(condition);
   if (const int error = ::pthread_mutex_unlock(mutex); error != 0) return error;
-  const int result = wait_in_point(condition, seen, deadline, "std::condition_variable::wait");
+  const int result = wait_in_point(condition, prepared, deadline, "std::condition_variable::wait");
   ::pthread_mutex_lock(mutex);
   if (result != EINTR) return result;
   Cancellation::test();
