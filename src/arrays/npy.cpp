@@ -25,10 +25,12 @@ using arrays::NpyHeader;
 
 constexpr std::size_t kSlabBytes = std::size_t{1} << 20;
 
-const char* remedy(int number) {
+/// What to do about an error of the system; reading: of a file that has to be there.
+const char* remedy(int number, bool reading) {
   switch (number) {
     case ENOENT:
-    case ENOTDIR: return "; create the directory, or name another file";
+    case ENOTDIR:
+      return reading ? "; name a file that is there" : "; create the directory, or name another file";
     case EROFS:
     case EACCES:
     case EPERM: return "; name a file that this user may use";
@@ -48,7 +50,7 @@ struct Name {
 };
 [[noreturn]] void fail_errno(int number, const char* call, const Name& path) {
   arrays::fail(number, "kasane::array::%s: %.300s: %s%s", call, path.text, std::strerror(number),
-               remedy(number));
+               remedy(number, std::strcmp(call, "load") == 0));
 }
 
 /// An open file, as long as the thread stays on this rank.

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python package against NumPy, by every rank: `arrays.py CASE… [--mpi4py] [--folder FOLDER]`."""
 import os
+import re
 import sys
 import threading
 import time
@@ -320,7 +321,7 @@ def files():
         os.remove(path)
     kasane.barrier()
     e = refused(FileNotFoundError, "python_", lambda: kasane.load(path))
-    assert e.errno == 2
+    assert e.errno == 2 and "; name a file that is there" in str(e), e
     refused(FileNotFoundError, "create the directory", lambda: kasane.zeros(3).save("/nowhere/at/all.npy"))
 
 
@@ -376,6 +377,14 @@ def errors():
     assert a.sum() == 200
 
 
+def options():
+    """attach() takes what the guide lists, and nothing else."""
+    from kasane._job import _OPTIONS
+    guide = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../../docs/guide/options.md")
+    listed = re.findall(r"^- .*?`KASANE_([A-Z_]+)`[,:]", open(guide, encoding="utf-8").read(), re.MULTILINE)
+    assert sorted(_OPTIONS) == sorted(name.lower() for name in listed), set(_OPTIONS) ^ set(listed)
+
+
 def ends():
     a = kasane.zeros(1000)
     view = a.local
@@ -394,6 +403,7 @@ def ends():
     refused(MemoryError, "", lambda: kasane.empty(1 << 33, "int8"))
     kasane.detach()
     del os.environ["KASANE_SPACE"]
+    refused(TypeError, "did you mean dram?", lambda: kasane.attach(drem="1G"))
     refused(ValueError, "lots", lambda: kasane.attach(dram="lots"))  # and later calls are without it
     kasane.attach()
 
@@ -516,7 +526,7 @@ def fails():
 
 
 ALL = [patches, numbers, casts, counters, elementwise, reductions, products, local, files, nothing, errors,
-       ends, threads]
+       options, ends, threads]
 
 if __name__ == "__main__":
     names = [n for n in sys.argv[1:] if n in globals()]
