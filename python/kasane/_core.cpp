@@ -31,6 +31,12 @@ using namespace py::literals;
 
 namespace {
 
+#ifdef KASANE_HAVE_BLAS
+constexpr bool kHasBlas = true;
+#else
+constexpr bool kHasBlas = false;
+#endif
+
 using Sizes = std::vector<std::size_t>;
 using kasane::detail::ArrayLayout;
 using NoGil = py::gil_scoped_release;
@@ -394,6 +400,26 @@ class Part {
   std::byte* at_;
 };
 
+/// A view of a patch that lies in one tile of this rank, which is on its way; None: of another one. access: of
+/// kasane_access.
+py::object view_of(const std::shared_ptr<Array>& array, const Sizes& first, const Sizes& last,
+                   const std::string& format, int access) {
+  const ArrayLayout& l = array->layout();
+  if (first.size() != l.dimensions || last.size() != l.dimensions)
+    refuse("kasane: a patch of other dimensions");
+  std::size_t part = 0;
+  for (std::size_t d = 0; d < l.dimensions; ++d) {
+    const std::size_t at = first[d] / l.tile[d];
+    if (last[d] <= first[d] || at != (last[d] - 1) / l.tile[d]) return py::none();
+    part = part * l.grid[d] + at % l.grid[d];
+  }
+  if (part % kasane::ranks() != kasane::rank()) return py::none();
+  Sizes extents(l.dimensions);
+  for (std::size_t d = 0; d < l.dimensions; ++d) extents[d] = last[d] - first[d];
+  array->expect(first, last, access);
+  return py::cast(std::make_unique<Part>(array, first, std::move(extents), format, false));
+}
+
 /// c = alpha a b + beta c.
 void gemm(std::complex<double> alpha, const Array& a, const Array& b, std::complex<double> beta,
           const Array& c, char kind) {
@@ -528,12 +554,15 @@ PYBIND11_MODULE(_core, m) {
   m.def("attached", &kasane_attached);
   m.def("rank", &kasane_rank);
   m.def("ranks", &kasane_ranks);
+  m.def("workers", &kasane_workers);
   m.def("barrier", &barrier);
   m.def("allgather", &allgather);
   m.def("meet", &meet);
   m.def("end", &end);
   m.def("views", [] { return g_views.load(); });
   m.def("library_file", &library_file);
+  m.def("version", &kasane_version);
+  m.def("has_blas", [] { return kHasBlas; });
   m.def("gemm", &gemm);
   m.def("npy_shape", &npy_shape);
   py::class_<Box>(m, "Box")
@@ -553,6 +582,7 @@ PYBIND11_MODULE(_core, m) {
       .def("fetch_add", &Array::fetch_add)
       .def("tiles", &Array::tiles)
       .def("expect", &Array::expect)
+      .def("view", &view_of)
       .def("update_ghosts", &Array::update_ghosts)
       .def("save", &Array::save)
       .def("load", &Array::load)

@@ -235,7 +235,7 @@ def reductions():
         refused(TypeError, "depends on the order", lambda: ufunc.reduce(b, axis=None))
     refused(TypeError, "initial", lambda: np.add.reduce(b, axis=None, initial=5))
     refused(TypeError, "initial", lambda: np.prod(b, initial=5))
-    refused(TypeError, "keepdims", lambda: np.add.reduce(b, axis=None, keepdims=True))
+    same(np.add.reduce(b, axis=None, keepdims=True), np.add.reduce(n, axis=None, keepdims=True), "keepdims")
     refused(TypeError, "where", lambda: np.add.reduce(b, axis=None, where=n > 3))
 
 
@@ -327,12 +327,10 @@ def files():
 
 def errors():
     a = kasane.zeros((10, 20))
-    assert "gather" in str(refused(TypeError, "a.gather()", lambda: np.asarray(a)))
-    refused(TypeError, "not iterable", lambda: list(a))
+    refused(TypeError, "a.gather()", lambda: np.asarray(kasane.empty(10_000_000)))
     refused(IndexError, "index 10 of dimension 0, which has 10", lambda: a[10])
     refused(IndexError, "3 indices", lambda: a[1, 2, 3])
     refused(IndexError, "no index", lambda: a["x"])
-    refused(IndexError, "newaxis", lambda: a[None])
     for far in (2**70, -2**70, 2**63, -2**63):
         refused(IndexError, f"index {far} of dimension 0", lambda: a[far])
         refused(IndexError, f"index {far} of dimension 1", lambda: a.put((3, far), 1))
@@ -343,12 +341,11 @@ def errors():
         refused(IndexError, "is no index", lambda: a.put((3, mask), 1))
     refused(ValueError, "broadcast", lambda: a.put(np.s_[0:2], np.zeros(3)))
     refused(TypeError, "complex128", lambda: a.put(..., 1j * np.ones((10, 20))))
-    refused(TypeError, "axis", lambda: a.sum(axis=0))
-    refused(TypeError, "axis", lambda: np.add.reduce(a))
+    refused(ValueError, "axis 2", lambda: a.sum(axis=2))
+    refused(TypeError, "no implementation found", lambda: np.median(a))
     refused(ValueError, "ambiguous", lambda: bool(a))
     refused(ValueError, "not broadcast", lambda: a + kasane.zeros((20, 10)))
     refused(TypeError, "Cannot cast", lambda: np.add(kasane.zeros(9, int), 0.5, out=kasane.zeros(9, int)))
-    refused(ValueError, "no element", lambda: kasane.zeros((3, 0)))
     refused(ValueError, "9 dimensions", lambda: kasane.zeros((1,) * 9))
     refused(ValueError, "one number for each dimension", lambda: kasane.zeros((3, 3), tiles=(2, 2, 2)))
     refused(TypeError, "object", lambda: kasane.zeros(3, object))
@@ -366,13 +363,13 @@ def errors():
         refused(ValueError, "other arrays", b.min)
         refused(ValueError, "other arrays", lambda: np.add(a, 1, casting="unsafe",
                                                              dtype="l" if last else "d"))
-        def fails(low, high, view):
+        def fails(i, j):
             if last:
                 raise ZeroDivisionError("here alone")
-            return 0.0
-        from kasane._array import _combined
+            return i + j
+
         refused(ZeroDivisionError if last else kasane.Error, "here alone",
-                lambda: _combined("fails", a, [a], np.add, np.dtype(float), fails))
+                lambda: kasane.fromfunction(fails, (10, 20), blocks=(kasane.ranks(), 1)))
     a.fill(1)
     assert a.sum() == 200
 
@@ -453,7 +450,7 @@ def large():
 
 
 def nothing():
-    """Patches without an element; arrays have at least one."""
+    """Patches and arrays without an element, and arrays without a dimension."""
     a = kasane.full((7, 9), 4, tiles=(3, 3))
     for index in (np.s_[3:3], np.s_[7:], np.s_[:, 9:], np.s_[5:2, 3], np.s_[2:2, 3:3]):
         x = np.zeros((7, 9), a.dtype)[index]
@@ -468,8 +465,17 @@ def nothing():
     kasane.barrier()
     assert a.min() == a.max() == 4
     for shape in (0, (3, 0), (0, 3, 3)):
-        refused(ValueError, "no element", lambda: kasane.zeros(shape))
-    refused(ValueError, "no element", lambda: kasane.array(np.zeros((0, 3))))
+        empty = kasane.zeros(shape)
+        same(empty, np.zeros(shape), "no element")
+        same(empty + 1, np.zeros(shape), "a sum of nothing")
+        assert empty.sum() == 0 and empty.parts() == []
+    refused(ValueError, "no identity", empty.max)
+    refused(ValueError, "no element", lambda: empty.save("nothing.npy"))
+    one = kasane.full((), 3)
+    same(one, np.full((), 3), "no dimension")
+    one[...] = 4
+    kasane.barrier()
+    assert one == 4 and int(one) == one.item() == one[()] == one.sum() == 4 and [1, 2, 3, 4, 5][one] == 5
 
 
 def many():

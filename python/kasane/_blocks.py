@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all functions of whole arrays are made of: blocks of elements, and passes over them by all ranks.
+
+    Operand       what has a shape, a type, and a NumPy array for each box of its elements: an Array, a Lazy
+    Lazy          computes the elements of a box when it is asked for them
+    evaluate      makes an array of a Lazy: each rank its pieces, each of them once
+    together      what each rank does for itself, between two meetings of all
+
+A box is two tuples, the first index and the one behind the last.
+"""
+import math
+
+import numpy as np
+
+from . import _core
+from ._errors import ArgumentError
+
+PIECE = 256 << 10  # bytes of what is computed at once
+READ, READ_WRITE, WRITE_ONLY = 0, 1, 2  # kasane_access
+
+
+def together(call, arrays, values, work, length=0):
+    """The ``length`` bytes that work() returns at each rank; by all ranks, between two meetings.
+
+    An exception at one rank is raised there, and an Error that names the rank at the others.
+    """
+    _core.meet(call[:47], [a._core for a in arrays], values + text(*(str(a.dtype) for a in arrays)))
+    failure, mine = None, bytes(length)
+    try:
+        mine = work() or mine
+    except BaseException as e:
+        failure = e
+    said = None if failure is None else f"{type(failure).__name__}: {failure}"
+    try:
+        return _core.end(call[:47], said, mine)
+    except Exception:
+        if failure is not None:
+            raise failure from None
+        raise
+
+
+def text(*values):
+    """Bytes by which ranks compare what they were called with; of arrays the shapes and types."""
+    return repr([v if np.ndim(v) == 0 else (np.shape(v), str(v.dtype)) for v in values]).encode()
+
+
+def slices(low, high):
+    return tuple(slice(b, e) for b, e in zip(low, high))
+
+
+def pieces(first, last, most):
+    """The box cut along its first dimension that has several elements, into pieces of at most ``most``."""
+    extents = [e - b for b, e in zip(first, last)]
+    d = next((d for d, n in enumerate(extents) if n > 1), len(extents) - 1)
+    if d < 0:
+        yield (), ()
+        return
+    row = math.prod(extents[d + 1:])
+    step = max(1, most // max(1, row))
+    for begin in range(first[d], last[d], step):
+        low, high = list(first), list(last)
+        low[d], high[d] = begin, min(begin + step, last[d])
+        if step == 1 and row > most:
+            yield from pieces(low, high, most)
+        else:
+            yield tuple(low), tuple(high)
+
+
+def boxes_of_tiles(first, last, tile):
+    """The box cut at the borders of tiles."""
+    if not first:
+        yield (), ()
+        return
+    for begin in range(first[0] // tile[0] * tile[0], last[0], tile[0]):
+        for low, high in boxes_of_tiles(first[1:], last[1:], tile[1:]):
+            yield (max(first[0], begin), *low), (min(last[0], begin + tile[0]), *high)
+
+
+# ---- operands ------------------------------------------------------------------------------------------------
+
+
+class Operand(np.lib.mixins.NDArrayOperatorsMixin):
+    """Has ``shape`` and ``dtype``, ``block(low, high)``: the elements of a box as a NumPy array, in place if
+    need be; and ``leaves``, the arrays that it reads."""
+
+    __hash__ = None
+
+    @property
+    def ndim(self):
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self):
+        """Number of elements, at all ranks together."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self):
+        """Bytes of the elements, at all ranks together."""
+        return self.size * self.dtype.itemsize
+
+    def __len__(self):
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+
+class Lazy(Operand):
+    """Elements that are computed where and when they are needed: kasane.lazy(), kasane.evaluate()."""
+
+    def __init__(self, shape, dtype, sources, block, key, into=None, pointwise=False):
+        """block: of low and high. key: what ranks compare. into: block(low, high, out), which stores there."""
+        self.shape, self.dtype, self.block, self._into = tuple(shape), np.dtype(dtype), block, into
+        self.leaves, self.keys = [], [key]
+        for s in sources:
+            self.leaves += [a for a in s.leaves if not any(a is b for b in self.leaves)]
+            self.keys.append(s.keys if isinstance(s, Lazy) else s.shape)
+        self.pointwise = pointwise and all(s.pointwise for s in sources)
+
+    def __repr__(self):
+        return f"<kasane.lazy {self.dtype} {self.shape}>"
+
+    def __array__(self, *_, **__):
+        raise TypeError("a lazy expression: kasane.evaluate makes an array of it")
+
+    def into(self, low, high, view):
+        """view = the elements of the box."""
+        if self._into:
+            self._into(low, high, view)
+        else:
+            view[...] = self.block(low, high)
+
+
+def elements(x, low, high):
+    """The elements of an operand, of what is broadcast, in a box; a number as it is."""
+    if not isinstance(x, (Operand, np.ndarray)) or (isinstance(x, np.ndarray) and x.ndim == 0):
+        return x
+    skip = len(low) - x.ndim
+    first = tuple(0 if n == 1 else b for n, b in zip(x.shape, low[skip:]))
+    last = tuple(1 if n == 1 else e for n, e in zip(x.shape, high[skip:]))
+    if isinstance(x, np.ndarray):
+        return x[slices(first, last)]
+    block = x.block(first, last)
+    return block if x.ndim or not low else block.reshape((1,) * len(low))  # its type counts as others' does
+
+
+def broadcast_shape(call, *operands):
+    try:
+        return np.broadcast_shapes(*(np.shape(x) if not isinstance(x, Operand) else x.shape for x in operands))
+    except ValueError:
+        shapes = " and ".join(str(x.shape) for x in operands if isinstance(x, (Operand, np.ndarray)))
+        raise ArgumentError(22, f"kasane: arrays of shapes {shapes} in {call}, which are not broadcast to one "
+                                "shape") from None
+
+
+def pointwise(f, operands, options=None, name=None):
+    """The Lazy f(*operands), element by element; f: a ufunc, or a function of NumPy arrays and numbers."""
+    options = options or {}
+    name = name or f.__name__
+    shape = broadcast_shape(name, *operands)
+    tiny = [x if not isinstance(x, (Operand, np.ndarray)) or (isinstance(x, np.ndarray) and not x.ndim) else
+            np.empty((0,) * len(shape), x.dtype) if x.ndim else np.ones((1,) * len(shape), x.dtype)
+            for x in operands]
+    dtype = np.asarray(f(*tiny, **options)).dtype  # what does not fit is refused before the ranks meet
+
+    def block(low, high):
+        return np.asarray(f(*(elements(x, low, high) for x in operands), **options))
+
+    def into(low, high, view):
+        f(*(elements(x, low, high) for x in operands), out=view, **options)
+
+    given = [x for x in operands if not isinstance(x, Operand)]
+    sources = [x for x in operands if isinstance(x, Operand)]
+    return Lazy(shape, dtype, sources, block, (name, text(*given), sorted(options.items(), key=str)),
+                into if isinstance(f, np.ufunc) else None, True)
+
+
+# ---- passes ----------------------------------------------------------------------------------------------
+
+
+def distribution(shape, arrays):
+    """How an array of that shape is distributed that is made of some: as one of this shape; where they are in
+    tiles, in tiles of as many elements; else in blocks."""
+    for a in arrays:
+        if a.shape == tuple(shape):
+            return {**a.how, "ghosts": [], "periodic": False}
+    volume = next((math.prod(a.tile) for a in arrays if a.how["tiles"] and math.prod(a.tile) > 1), None)
+    if volume is None or not shape:
+        return {}
+    tile = []
+    for n in reversed(shape):
+        tile.append(max(1, min(n, volume)))
+        volume //= tile[-1]
+    return {"tiles": tuple(reversed(tile))}
+
+
+def evaluate(x, out=None, casting="same_kind"):
+    """An array of the elements of a lazy expression; ``out``, where given, gets them. Collective.
+
+        kasane.evaluate((kasane.lazy(a) - b) ** 2, out=c)
+
+    reads each block of a and b once, and makes no other array.
+    """
+    from ._array import Array
+    if isinstance(x, Array):
+        return x if out is None else evaluate(pointwise(np.positive, [x], name="copy"), out)
+    if out is None:
+        out = Array(x.shape, x.dtype, **distribution(x.shape, x.leaves))
+    elif not isinstance(out, Array):
+        raise TypeError("kasane: out= has to be a distributed array where an operand is one")
+    elif out.shape != x.shape:
+        raise ArgumentError(22, f"kasane: out= of shape {out.shape} for elements of shape {x.shape}")
+    elif not np.can_cast(x.dtype, out.dtype, casting):
+        raise TypeError(f"Cannot cast elements from {x.dtype} to {out.dtype} of out=")
+    used = any(a is out for a in x.leaves)
+    if used and not x.pointwise:
+        return evaluate(evaluate(x), out)
+
+    def work():
+        for low, high, view in out.each_piece(READ_WRITE if used else WRITE_ONLY):
+            x.into(low, high, view)
+
+    together(f"kasane: {x.keys[0][0]}", [*x.leaves, out], repr(x.keys).encode(), work)
+    return out
+
+
+def lazy(a):
+    """An expression that is computed block by block, when evaluate() or a reduction needs it.
+
+        ((kasane.lazy(a) - b) ** 2).sum()
+
+    Operators, NumPy's ufuncs and kasane's functions of an expression are expressions.
+    """
+    if isinstance(a, Lazy):
+        return a
+    return Lazy(a.shape, a.dtype, [a], a.block, ("lazy",), None, True)
+
+
+def finished(x, *operands):
+    """An array of the Lazy x; x itself where an operand is one."""
+    return x if any(isinstance(o, Lazy) for o in operands) else evaluate(x)
+
+
+def share(x, most=None):
+    """This rank's boxes of an operand: where its elements lie, or those of an array of its shape."""
+    most = max(1, PIECE // x.dtype.itemsize) if most is None else most
+    for a in x.leaves:
+        if a.shape == x.shape:
+            for first, last in a.tiles():
+                yield from pieces(first, last, most)
+            return
+    if x.size:
+        for k, box in enumerate(pieces((0,) * x.ndim, x.shape, most)):
+            if k % _core.ranks() == _core.rank():
+                yield box
+
+
+def tile_of(x):
+    """The shape of tiles in which an operand's elements lie."""
+    return next((a.tile for a in x.leaves if a.shape == x.shape), tuple(max(1, n) for n in x.shape))

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Linear algebra, as numpy.linalg and the Array API standard name it.
+
+Products are computed by all ranks together. Factorisations, inverses, solutions and eigenvalues are NumPy's, of
+each matrix by one rank, in whose memory it has to fit: many small matrices are dealt to the ranks.
+"""
+from collections import namedtuple
+
+import numpy as np
+
+from . import _core
+from ._array import Array
+from ._blocks import Lazy, Operand, evaluate, finished, lazy, text, together
+from ._creation import asarray
+from ._errors import ArgumentError
+from ._linalg import diagonal, matmul, norm, outer, tensordot, trace, vecdot, vector_norm
+from ._manipulation import matrix_transpose
+
+__all__ = ["cholesky", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "matmul", "matrix_norm", "matrix_power",
+           "matrix_rank", "matrix_transpose", "norm", "outer", "pinv", "qr", "slogdet", "solve", "svd", "svdvals",
+           "tensordot", "trace", "vecdot", "vector_norm"]
+
+EighResult = namedtuple("EighResult", "eigenvalues eigenvectors")
+QRResult = namedtuple("QRResult", "Q R")
+SlogdetResult = namedtuple("SlogdetResult", "sign logabsdet")
+SVDResult = namedtuple("SVDResult", "U S Vh")
+
+
+def _each(call, f, arrays, values=()):
+    """The arrays of what f gives of the matrices, or vectors, of stacks, each of them by one rank.
+
+    arrays: pairs of an operand and the number of its dimensions that f takes.
+    """
+    given = [(evaluate(lazy(x)) if isinstance(x, Lazy) else x if isinstance(x, Operand) else asarray(x), n)
+             for x, n in arrays]
+    for x, n in given:
+        if x.ndim < n:
+            raise ArgumentError(22, f"kasane.linalg.{call}: an array of shape {x.shape}; give matrices")
+    front = np.broadcast_shapes(*(x.shape[:x.ndim - n] for x, n in given))
+    tiny = f(*(np.eye(*x.shape[x.ndim - 2:], dtype=x.dtype) if n == 2 else np.ones(x.shape[x.ndim - n:], x.dtype)
+               for x, n in given))
+    several = isinstance(tiny, tuple)
+    results = [Array((*front, *np.shape(t)), np.asarray(t).dtype) for t in (tiny if several else (tiny,))]
+
+    def work():
+        for k, at in enumerate(np.ndindex(*front)):
+            if k % _core.ranks() != _core.rank():
+                continue
+            parts = []
+            for x, n in given:
+                own = at[len(at) - (x.ndim - n):]
+                own = tuple(0 if extent == 1 else i for i, extent in zip(own, x.shape))
+                parts.append(np.asarray(x.get((*own, ...))))
+            made = f(*parts)
+            for result, value in zip(results, made if several else (made,)):
+                result.put((*at, ...), value)
+
+    together(f"kasane: {call}", [*(x for x, _ in given), *results], text(*values), work)
+    return tuple(results) if several else results[0]
+
+
+def cholesky(x, upper=False):
+    """The lower, or the upper triangles whose products with their conjugate transposes are x. Collective."""
+    def f(a):
+        a = np.linalg.cholesky(a)
+        return a.conj().T if upper else a
+
+    return _each("cholesky", f, [(x, 2)], (upper,))
+
+
+def det(x):
+    """Determinants. Collective."""
+    return _each("det", np.linalg.det, [(x, 2)])
+
+
+def eigh(x):
+    """(eigenvalues, eigenvectors) of symmetric or Hermitian matrices. Collective."""
+    return EighResult(*_each("eigh", lambda a: tuple(np.linalg.eigh(a)), [(x, 2)]))
+
+
+def eigvalsh(x):
+    """Eigenvalues of symmetric or Hermitian matrices. Collective."""
+    return _each("eigvalsh", np.linalg.eigvalsh, [(x, 2)])
+
+
+def inv(x):
+    """Inverses. Collective."""
+    return _each("inv", np.linalg.inv, [(x, 2)])
+
+
+def matrix_norm(x, keepdims=False, ord="fro"):  # noqa: A002
+    """Norms of matrices; "fro" is the root of the sum of squares. Collective."""
+    return _each("matrix_norm", lambda a: np.linalg.norm(a, ord, keepdims=keepdims), [(x, 2)], (str(ord), keepdims))
+
+
+def matrix_power(x, n):
+    """Matrices multiplied by themselves. Collective."""
+    return _each("matrix_power", lambda a: np.linalg.matrix_power(a, n), [(x, 2)], (n,))
+
+
+def matrix_rank(x, rtol=None):
+    """How many singular values are larger than rtol, a number for each matrix, times the largest. Collective."""
+    def f(a, rtol=None):
+        s = np.linalg.svd(a, compute_uv=False)
+        bound = max(a.shape) * np.finfo(s.dtype).eps if rtol is None else rtol
+        return np.int64(np.count_nonzero(s > bound * s.max(initial=0)))
+
+    return _each("matrix_rank", f, [(x, 2)] if rtol is None else [(x, 2), (rtol, 0)])
+
+
+def pinv(x, rtol=None):
+    """Pseudoinverses; singular values below rtol times the largest count as zero. Collective."""
+    def f(a, rtol=None):
+        return np.linalg.pinv(a, max(a.shape) * np.finfo(a.dtype).eps if rtol is None else rtol)
+
+    return _each("pinv", f, [(x, 2)] if rtol is None else [(x, 2), (rtol, 0)])
+
+
+def qr(x, mode="reduced"):
+    """(Q, R): orthonormal columns and upper triangles whose products are x. Collective."""
+    return QRResult(*_each("qr", lambda a: tuple(np.linalg.qr(a, mode)), [(x, 2)], (mode,)))
+
+
+def slogdet(x):
+    """(sign, logabsdet): signs of determinants, and logarithms of their absolute values. Collective."""
+    return SlogdetResult(*_each("slogdet", lambda a: tuple(np.linalg.slogdet(a)), [(x, 2)]))
+
+
+def solve(x1, x2):
+    """What x1 is multiplied by to give x2, a vector or matrices. Collective."""
+    return _each("solve", np.linalg.solve, [(x1, 2), (x2, 1 if x2.ndim == 1 else 2)])
+
+
+def svd(x, full_matrices=True):
+    """(U, S, Vh): orthonormal matrices and singular values, the largest first. Collective."""
+    return SVDResult(*_each("svd", lambda a: tuple(np.linalg.svd(a, full_matrices)), [(x, 2)], (full_matrices,)))
+
+
+def svdvals(x):
+    """Singular values, the largest first. Collective."""
+    return _each("svdvals", lambda a: np.linalg.svd(a, compute_uv=False), [(x, 2)])
+
+
+def cross(x1, x2, axis=-1):
+    """Cross products of vectors of three elements. Collective."""
+    from ._manipulation import broadcast_arrays
+    a, b = broadcast_arrays(x1, x2)
+    axis = axis % a.ndim
+    if a.shape[axis] != 3:
+        raise ArgumentError(22, f"kasane.linalg.cross: vectors of {a.shape[axis]} elements; give 3")
+
+    def block(low, high):
+        whole = tuple(0 if d == axis else i for d, i in enumerate(low)), tuple(
+            3 if d == axis else i for d, i in enumerate(high))
+        product = np.cross(a.block(*whole), b.block(*whole), axis=axis)
+        return product[(slice(None),) * axis + (slice(low[axis], high[axis]),)]
+
+    return finished(Lazy(a.shape, np.result_type(a.dtype, b.dtype), [a, b], block, ("cross", axis)), a, b)
