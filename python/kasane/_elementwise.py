@@ -107,7 +107,7 @@ def isclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
     return _of_blocks("isclose", np.isclose, (a, b), rtol=rtol, atol=atol, equal_nan=equal_nan)
 
 
-def nan_to_num(x, nan=0.0, posinf=None, neginf=None):
+def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
     """NaN and infinities replaced by numbers. Collective."""
     return _of_blocks("nan_to_num", np.nan_to_num, (x,), nan=nan, posinf=posinf, neginf=neginf)
 

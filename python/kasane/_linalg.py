@@ -202,6 +202,9 @@ def _as(x, dtype):
     return astype(x, dtype) if isinstance(x, Array) else x.astype(dtype)
 
 
-def norm(x, axis=None, keepdims=False):
-    """The root of the sum of squares, of all elements or along dimensions. Collective."""
-    return vector_norm(x, axis, keepdims)
+def norm(x, ord=None, axis=None, keepdims=False):  # noqa: A002
+    """The root of the sum of squares, of all elements or along dimensions; of vectors another by its order.
+    Collective."""
+    if ord is not None and x.ndim > 1 and not isinstance(axis, int):
+        raise TypeError("kasane.linalg.norm: of matrices by ord=None; or matrix_norm, for each in one rank's memory")
+    return vector_norm(x, axis, keepdims, 2 if ord is None else ord)

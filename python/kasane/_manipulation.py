@@ -337,7 +337,7 @@ def tile(x, repetitions):
     return x
 
 
-def diff(x, axis=-1, n=1, prepend=None, append=None):
+def diff(x, n=1, axis=-1, prepend=None, append=None):
     """Differences of neighbours along a dimension. Collective."""
     x = _operand(x)
     axis = axis_of(axis, x.ndim)

@@ -15,6 +15,8 @@ _METHODS = {
 def _ufunc(self, ufunc, method, *inputs, out=None, **options):
     if ufunc is np.matmul and method == "__call__":
         return _linalg.matmul(*inputs, out=None if out is None else out[0])
+    if ufunc.__name__ == "vecdot" and method == "__call__" and out is None:
+        return _linalg.vecdot(*inputs, **options)
     if method == "reduce" and len(inputs) == 1:
         for name, neutral in (("where", True), ("initial", getattr(np, "_NoValue", None))):
             if options.pop(name, neutral) is not neutral:
@@ -29,21 +31,6 @@ def _ufunc(self, ufunc, method, *inputs, out=None, **options):
     return _elementwise.call_ufunc(ufunc, inputs, out, options)
 
 
-# NumPy's functions that are ours by another name.
-_RENAMED = {"transpose": "permute_dims", "dot": "_dot", "amax": "max", "amin": "min", "around": "round",
-            "astype": "astype", "trace": "_trace", "diagonal": "_diagonal"}
-
-
-def _function(self, function, types, arguments, options):
-    import kasane
-    name = function.__name__
-    module = kasane.linalg if function.__module__ == "numpy.linalg" else kasane
-    ours = _OWN.get(name) or getattr(module, _RENAMED.get(name, name), None)
-    if ours is None or name.startswith("_") or name not in getattr(module, "__all__", ()) and name not in _RENAMED:
-        return NotImplemented
-    return ours(*arguments, **{k: v for k, v in options.items() if v is not getattr(np, "_NoValue", None)})
-
-
 def _dot(a, b, out=None):
     """numpy.dot: of vectors the sum of products, else the product of matrices."""
     if a.ndim == b.ndim == 1:
@@ -51,9 +38,35 @@ def _dot(a, b, out=None):
     return _linalg.matmul(a, b, out)
 
 
-_OWN = {"dot": _dot, "trace": _linalg.trace, "diagonal": _linalg.diagonal, "copy": _elementwise.copy,
+# NumPy's functions that are ours by another name, or not as functions.
+_OWN = {"dot": _dot, "transpose": _manipulation.permute_dims, "amax": _reductions.max, "amin": _reductions.min,
+        "around": _elementwise.round, "copy": lambda x, order="K", subok=False: _elementwise.copy(x),
         "ndim": lambda x: x.ndim, "shape": lambda x: x.shape,
         "size": lambda x, axis=None: x.size if axis is None else x.shape[axis]}
+
+
+def _of_matrix(f):
+    def call(x, offset=0):
+        if x.ndim != 2:
+            raise TypeError(f"kasane: numpy.{f.__name__} of {x.ndim} dimensions; use kasane.linalg.{f.__name__}, of the "
+                            "last two")
+        return f(x, offset)
+
+    return call
+
+
+def _function(self, function, types, arguments, options):
+    import kasane
+    name, module = function.__name__, kasane
+    if function.__module__ in ("numpy.linalg", "numpy.fft"):
+        module = getattr(kasane, function.__module__[6:])
+    ours = _OWN.get(name) or (getattr(module, name) if name in module.__all__ else None)
+    if ours is None:
+        return NotImplemented
+    return ours(*arguments, **{k: v for k, v in options.items() if v is not getattr(np, "_NoValue", None)})
+
+
+_OWN |= {"trace": _of_matrix(_linalg.trace), "diagonal": _of_matrix(_linalg.diagonal)}
 
 
 def _transpose(self, *axes):
@@ -72,12 +85,20 @@ def _sort(self, axis=-1):
     evaluate(_sorting.sort(self, axis), self)
 
 
+def _power(self, exponent):
+    """self ** exponent; squares as NumPy computes them."""
+    if type(exponent) is int and exponent == 2 and self.dtype.kind != "b":
+        return _elementwise.square(self)
+    return _elementwise.power(self, exponent)
+
+
 for _module, _names in _METHODS.items():
     for _name in _names.split():
         setattr(Operand, _name, getattr(_module, _name))
 Operand.__array_ufunc__ = _ufunc
 Operand.__array_function__ = _function
 Operand.__array_namespace__ = lambda self, *, api_version=None: __import__("kasane")
+Operand.__pow__ = _power
 Operand.transpose = _transpose
 Operand.reshape = _reshape
 Operand.sort = _sort

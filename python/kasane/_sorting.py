@@ -10,7 +10,7 @@ import collections
 import numpy as np
 
 from ._array import Array
-from ._blocks import READ, Lazy, Operand, distribution, evaluate, finished, lazy, pointwise, slices
+from ._blocks import READ, Lazy, Operand, distribution, evaluate, finished, pointwise, slices
 from ._blocks import text, together
 from ._creation import asarray
 from ._indexing import nonzero, select
@@ -25,7 +25,7 @@ def _operand(x):
     return evaluate(x) if isinstance(x, Lazy) else x
 
 
-def sort(x, axis=-1, descending=False, stable=True, kind=None):
+def sort(x, axis=-1, kind=None, *, descending=False, stable=True):
     """A new array, sorted along a dimension; axis None: all elements. NaN comes last. Collective."""
     def of_block(block, d):
         block = np.sort(block, axis=d, kind="stable" if stable else None)
@@ -35,7 +35,7 @@ def sort(x, axis=-1, descending=False, stable=True, kind=None):
                    _of_runs(v)[0])
 
 
-def argsort(x, axis=-1, descending=False, stable=True, kind=None):
+def argsort(x, axis=-1, kind=None, *, descending=False, stable=True):
     """The indices along a dimension that sort it; equal elements stay in order. Collective."""
     def of_block(block, d):
         if not descending:
@@ -191,14 +191,17 @@ def _cuts(runs, mine, n, run):
 # ---- sets ----------------------------------------------------------------------------------------------------
 
 
-def _firsts(ordered):
+def _firsts(ordered, equal_nan=False):
     """Where a sorted vector has another element than before."""
     if not ordered.size:
         return asarray(np.zeros(0, bool))
     from ._manipulation import section
     if ordered.size == 1:
         return asarray(np.ones(1, bool))
-    differs = pointwise(np.not_equal, [lazy(section(ordered, slice(1, None))), section(ordered, slice(0, -1))])
+    def differ(b, a):
+        return (a != b) & ((a == a) | (b == b)) if equal_nan else a != b
+
+    differs = pointwise(differ, [section(ordered, slice(1, None)), section(ordered, slice(0, -1))])
     return concat([asarray(np.ones(1, bool)), evaluate(differs)])
 
 
@@ -228,11 +231,15 @@ def unique_inverse(x):
 
 def unique_all(x):
     """(values, indices, inverse_indices, counts): indices are those of first occurrences. Collective."""
+    return _unique(x, False)
+
+
+def _unique(x, equal_nan):
     x = _operand(x)
     flat = ravel(x)
     order = argsort(flat)
     ordered = select(flat, order)
-    first = _firsts(ordered)
+    first = _firsts(ordered, equal_nan)
     at, = nonzero(first)
     inverse = Array((flat.size,), np.intp, **distribution((flat.size,), [x]))
     if flat.size:
@@ -240,11 +247,14 @@ def unique_all(x):
     return UniqueAll(select(ordered, first), select(order, at), reshape(inverse, x.shape), _lengths(at, flat.size))
 
 
-def unique(x, return_index=False, return_inverse=False, return_counts=False):
+def unique(x, return_index=False, return_inverse=False, return_counts=False, axis=None, *, equal_nan=True):
     """As numpy.unique: the distinct elements, and what else is asked for. Collective."""
+    if axis is not None:
+        raise TypeError("kasane.unique: axis= is not there")
     if not (return_index or return_inverse or return_counts):
-        return unique_values(x)
-    every = unique_all(x)
+        ordered = sort(x, None)
+        return select(ordered, _firsts(ordered, equal_nan))
+    every = _unique(x, equal_nan)
     asked = (True, return_index, return_inverse, return_counts)
     return tuple(part for part, wanted in zip(every, asked) if wanted)
 

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What random programs do not reach: by every rank, against NumPy."""
+import contextlib
+import copy
+import io
+import pickle
+import sys
+import time
+
+import numpy as np
+
+import kasane
+from kasane import _sorting
+from arrays import refused, same
+
+
+def sorts():
+    """Runs of all types, with all that numbers have at their ends."""
+    _sorting._RUN = 400
+    random = np.random.default_rng(0)
+    for kind in "bool int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 float32 float64".split():
+        for n in (51, 401):
+            if kind == "bool":
+                x = random.integers(0, 2, n).astype(kind)
+            elif kind[0] in "iu":
+                ends = np.iinfo(kind)
+                x = random.integers(ends.min, ends.max, n, dtype=kind, endpoint=True)
+                x[::3], x[1::5] = ends.min, ends.max
+            else:
+                x = random.standard_normal(n).astype(kind)
+                x[::7], x[1::9], x[2::9], x[3::5], x[4::11] = np.nan, np.inf, -np.inf, -0.0, 0.0
+            a = kasane.array(x)
+            for ours, right in ((kasane.sort(a), np.sort(x)), (kasane.sort(a, descending=True), np.sort(x)[::-1])):
+                assert np.array_equal(ours.gather(), right, equal_nan=kind[0] == "f"), (kind, n)
+                kasane.barrier()
+            same(kasane.argsort(a), np.argsort(x, kind="stable"), f"argsort of {n} {kind}")
+    equal = kasane.zeros(333)
+    same(kasane.argsort(equal), np.arange(333), "equal elements stay in order")
+    down = kasane.argsort(equal, descending=True)
+    same(down, np.arange(333), "equal elements stay in order, downwards")
+    _sorting._RUN = 32 << 20
+
+
+def accuracy():
+    """Sums lose no more than NumPy's pairwise ones."""
+    a = kasane.full(3_000_000, np.float32(0.1))
+    assert abs(float(a.sum()) - 300_000) < 0.1 and abs(float(a.mean()) - 0.1) < 1e-7
+    b = kasane.arange(1_000_000, dtype="float64") + 1e9
+    assert abs(b.var() - (1e12 - 1) / 12) < 1e-2 * (1e12 / 12) ** 0.5
+    assert abs(b.std(correction=1) - np.std(np.arange(1e6) + 1e9, ddof=1)) < 1e-3
+
+
+def fusion():
+    """An expression reads each block once, and makes no array."""
+    x, y = np.arange(300_000.0).reshape(300, 1000), np.ones((300, 1000))
+    a, b = kasane.array(x), kasane.array(y, tiles=(100, 1000))
+    whole = (kasane.lazy(a) - b) ** 2
+    assert type(whole).__name__ == "Lazy" and whole.shape == a.shape
+    reads = []
+    once = kasane.Array._here
+    made = kasane.Array.__init__
+    kasane.Array._here = lambda self, low, *more: reads.append((id(self), low)) or once(self, low, *more)
+    kasane.Array.__init__ = lambda *_, **__: (_ for _ in ()).throw(AssertionError("an array is made"))
+    try:
+        total = whole.sum()
+    finally:
+        kasane.Array._here, kasane.Array.__init__ = once, made
+    assert total == ((x - y) ** 2).sum() and len(reads) == len(set(reads))
+    same(kasane.evaluate(whole), (x - y) ** 2, "evaluate")
+    out = kasane.empty_like(a)
+    assert kasane.evaluate(kasane.lazy(a) * 2 + b, out=out) is out
+    same(out, x * 2 + y, "evaluate into an array")
+    kasane.evaluate(kasane.flip(kasane.lazy(a), 0), out=a)
+    same(a, x[::-1], "evaluate into an operand whose elements move")
+    same(kasane.evaluate(np.sqrt(kasane.lazy(b)) + kasane.where(kasane.lazy(b) > 0, 1, 0)), np.full_like(y, 2), "where")
+    same(kasane.lazy(a).mean(axis=0), x.mean(axis=0), "a mean along an axis")
+
+
+def numbers_by_index():
+    """Random numbers do not depend on the distribution."""
+    for f in (kasane.random.random, kasane.random.standard_normal,
+              lambda *s, **o: kasane.random.integers(-5, 5, *s, **o)):
+        one = f((40, 50), seed=7).gather()
+        kasane.barrier()
+        same(f((40, 50), seed=7, tiles=(7, 9)), one, "another distribution")
+        assert not np.array_equal(f((40, 50), seed=8).gather(), one)
+        kasane.barrier()
+    normal = kasane.random.standard_normal(200_000)
+    assert abs(normal.mean()) < 0.01 and abs(normal.std() - 1) < 0.01
+    fair = kasane.random.integers(0, 6, 60_000)
+    assert all(abs(n - 10_000) < 600 for n in kasane.unique_counts(fair).counts)
+
+
+def numpys():
+    """NumPy's functions of distributed arrays give distributed arrays."""
+    x = np.arange(60.0).reshape(5, 12) % 7
+    a = kasane.array(x, tiles=(2, 5))
+    for f in (lambda m, v: np.mean(v, axis=1), lambda m, v: np.concatenate([v, v], axis=1),
+              lambda m, v: np.transpose(v), lambda m, v: np.where(v > 3, v, 0), lambda m, v: np.clip(v, 1, 5),
+              lambda m, v: np.reshape(v, (12, 5)), lambda m, v: np.sort(v, axis=0), lambda m, v: np.cumsum(v),
+              lambda m, v: np.tensordot(v, v, axes=([0], [0])), lambda m, v: np.roll(v, 3, axis=1),
+              lambda m, v: np.add.accumulate(v, axis=1), lambda m, v: np.logaddexp(v, v[0]),
+              lambda m, v: np.stack([v, v]), lambda m, v: np.full_like(v, 3), lambda m, v: np.ravel(v),
+              lambda m, v: np.diff(v, 2), lambda m, v: np.sort(v, 0, "stable"), lambda m, v: np.linalg.norm(v, axis=0),
+              lambda m, v: np.unique(np.where(v == 0, np.nan, v)), lambda m, v: np.copy(v, "C"),
+              lambda m, v: np.nan_to_num(v, False), lambda m, v: np.squeeze(np.expand_dims(v, 1))):
+        result = f(kasane, a)
+        assert isinstance(result, kasane.Array), type(result)
+        values = result.gather()
+        assert np.allclose(values, f(np, x), equal_nan=True), (values, f(np, x))
+        kasane.barrier()
+    assert np.shape(a) == (5, 12) and np.ndim(a) == 2 and np.size(a) == 60
+    assert np.asarray(a).tolist() == x.tolist() and a.__array_namespace__() is kasane
+    for back, forward in ((np.fft.ifft, np.fft.fft), (np.fft.irfft, np.fft.rfft)):
+        assert np.allclose(back(forward(a)).gather(), x)
+        kasane.barrier()
+
+
+def matrices():
+    random = np.random.default_rng(1)
+    x, y = random.standard_normal((6, 5, 4)), random.standard_normal((4, 3))
+    v, w = random.standard_normal(4), random.standard_normal((700, 900))
+    a, b = kasane.array(x), kasane.array(y)
+    for ours, right in ((a @ b, x @ y), (a @ kasane.array(v), x @ v), (kasane.array(w) @ w[0], w @ w[0]),
+                        (w[:, 0] @ kasane.array(w, tiles=(100, 64)), w[:, 0] @ w),
+                        (kasane.tensordot(a, b, axes=1), np.tensordot(x, y, axes=1)),
+                        (kasane.vecdot(a, a), (x * x).sum(-1)), (kasane.outer(v, v), np.outer(v, v)),
+                        (kasane.trace(kasane.array(y[:3])), np.trace(y[:3])),
+                        (kasane.linalg.norm(b), np.linalg.norm(y)),
+                        (kasane.linalg.solve(kasane.array(x[:, :4]), kasane.array(v)),
+                         np.linalg.solve(x[:, :4], np.broadcast_to(v, (6, 4))[..., None])[..., 0])):
+        assert np.allclose(ours.gather() if isinstance(ours, kasane.Array) else ours, right)
+        kasane.barrier()
+    q, r = kasane.linalg.qr(a)
+    assert np.allclose((q @ r).gather(), x)
+    kasane.barrier()
+    refused(ValueError, "matrices of (6, 5, 4) and (6, 5, 4)", lambda: a @ a)
+
+
+def indices():
+    """Distributed arrays as indices; all that NumPy takes in a patch."""
+    x = np.arange(210).reshape(5, 6, 7)
+    a = kasane.array(x, tiles=(2, 3, 4))
+    at, rows = np.array([3, -1, 0]), np.array([[0], [2]])
+    for index in (np.s_[at], np.s_[:, at], np.s_[..., at], np.s_[at, :, at], np.s_[rows, at], np.s_[1, :, at],
+                  np.s_[x[:, 0, 0] > 50], np.s_[:, x[0, :, 0] > 10, 1], np.s_[None, 1:3, ..., None], np.s_[at, None],
+                  np.s_[::-1, 4:1:-2, ::3], np.s_[x % 3 == 0], np.s_[..., x[0] > 20]):
+        same(a[index], x[index], f"index {index}")
+    same(a[a % 3 == 0], x[x % 3 == 0], "a distributed mask")
+    same(a[kasane.asarray(at)], x[at], "distributed integers")
+    same(a[kasane.asarray(rows), kasane.asarray(at)], x[rows, at], "distributed integers, broadcast")
+    same(kasane.section(a, np.s_[::-2, 1, 2:]), x[::-2, 1, 2:], "a section")
+    same(kasane.take_along_axis(a, kasane.argsort(-a, axis=1), 1), np.take_along_axis(x, np.argsort(-x, 1), 1), "along")
+    same(kasane.searchsorted(kasane.arange(0, 100, 7), a), np.searchsorted(np.arange(0, 100, 7), x), "searchsorted")
+    for ours, right in zip(kasane.nonzero(a > 99), np.nonzero(x > 99)):
+        same(ours, right, "nonzero")
+    refused(IndexError, "a mask of shape", lambda: a[kasane.zeros(3, bool)])
+    refused(IndexError, "outside of its 5", lambda: kasane.take(a, [5], 0))
+
+
+def python():
+    """What Python itself asks."""
+    a = kasane.array(np.arange(6).reshape(2, 3))
+    assert len(a) == 2 and [list(row) for row in a] == [[0, 1, 2], [3, 4, 5]]
+    for twin in (copy.copy(a), copy.deepcopy(a)):
+        same(twin, a.gather(), "a copy")
+    refused(TypeError, "a.gather()", lambda: pickle.dumps(a))
+    assert "int64 (2, 3)" in repr(a) and (4 in a) and (9 not in a)
+    assert kasane.__version__.count(".") == 2
+    with contextlib.redirect_stdout(io.StringIO()) as text:
+        kasane.show_config()
+    assert kasane.__version__ in text.getvalue() and "libkasane.so" in text.getvalue()
+
+
+def beyond():
+    """What is computed of an array of 32 MB, whatever memory there is for it."""
+    x = np.arange(4_000_000.0).reshape(2000, 2000) % 1013
+    a = kasane.array(x, tiles=(100, 2000))
+    for ours, right in ((a.mean(axis=0), x.mean(axis=0)), (a.std(), x.std()), (a.max(axis=1), x.max(axis=1)),
+                        (((kasane.lazy(a) - 3) ** 2).sum(), ((x - 3) ** 2).sum()), (a @ x[0], x @ x[0]),
+                        (kasane.section(a[a > 1000], np.s_[:9]), x[x > 1000][:9])):
+        assert np.allclose(ours.gather() if isinstance(ours, kasane.Array) else ours, right)
+        kasane.barrier()
+    same(a.T[17:20, :50], x.T[17:20, :50], "a transpose")
+    same(kasane.sort(a, None)[::1_000_000], np.sort(x, None)[::1_000_000], "a sort")
+
+
+ALL = [sorts, accuracy, fusion, numbers_by_index, numpys, matrices, indices, python, beyond]
+
+if __name__ == "__main__":
+    names = [n for n in sys.argv[1:] if n in globals()]
+    for case in [globals()[n] for n in names] or ALL:
+        start = time.time()
+        case()
+        if kasane.rank() == 0:
+            print(f"{case.__name__}: {time.time() - start:.2f} s", flush=True)
+    if kasane.rank() == 0:
+        print(f"functions: passed on {kasane.ranks()} ranks", flush=True)
