@@ -400,22 +400,27 @@ class Part {
   std::byte* at_;
 };
 
-/// A view of a patch that lies in one tile of this rank, which is on its way; None: of another one. access: of
-/// kasane_access.
+/// A view of a patch that lies in one tile of this rank, which is on its way; None: of another one, or one to
+/// read of which the gaps are the larger part: a copy brings it at once, where loads would page by page. access:
+/// of kasane_access.
 py::object view_of(const std::shared_ptr<Array>& array, const Sizes& first, const Sizes& last,
                    const std::string& format, int access) {
   const ArrayLayout& l = array->layout();
   if (first.size() != l.dimensions || last.size() != l.dimensions)
     refuse("kasane: a patch of other dimensions");
-  std::size_t part = 0;
+  std::size_t part = 0, bytes = l.element_bytes, span = l.element_bytes;
+  Sizes extents(l.dimensions);
   for (std::size_t d = 0; d < l.dimensions; ++d) {
     const std::size_t at = first[d] / l.tile[d];
     if (last[d] <= first[d] || at != (last[d] - 1) / l.tile[d]) return py::none();
     part = part * l.grid[d] + at % l.grid[d];
+    extents[d] = last[d] - first[d];
+    bytes *= extents[d];
+    span += (extents[d] - 1) * l.stride[d];
   }
-  if (part % kasane::ranks() != kasane::rank()) return py::none();
-  Sizes extents(l.dimensions);
-  for (std::size_t d = 0; d < l.dimensions; ++d) extents[d] = last[d] - first[d];
+  const bool sparse =
+      static_cast<kasane::view_access>(access) == kasane::view_access::read && 2 * bytes < span;
+  if (part % kasane::ranks() != kasane::rank() || sparse) return py::none();
   array->expect(first, last, access);
   return py::cast(std::make_unique<Part>(array, first, std::move(extents), format, false));
 }
