@@ -19,7 +19,7 @@ PROGRAMS_OFF = -DKASANE_BUILD_TESTS=OFF -DKASANE_BUILD_BENCH=OFF -DKASANE_BUILD_
 # Our own sources, for format and tidy.
 SOURCES = $(shell git ls-files '*.h' '*.hpp' '*.cpp' '*.c')
 
-.PHONY: build install test test-long test-rare test-numa test-cpus demo demo-graph docs soak format \
+.PHONY: build install wheel test test-long test-rare test-numa test-cpus demo demo-graph docs soak format \
   format-check tidy help dependencies
 
 build: dependencies ## build everything of PRESET
@@ -32,6 +32,11 @@ install: ## what make built of release, under PREFIX (/usr/local): library, head
 	for part in runtime devel openmpi mpich; do \
 	  cmake --install build/release --prefix $(PREFIX) --component $$part; \
 	done
+
+wheel: dependencies ## a wheel in build/wheel that needs no compiler and no prefix, for the system's Python
+	@[ -e build/release/build.ninja ] || cmake --preset release $(PROGRAMS_OFF)
+	cmake --build build/release -j $(JOBS) --target kasane_installed kasane_python
+	python3 python/wheel.py build/release build/release/python/kasane/_core.*.so build/wheel
 
 test: ## unit and simulator tests and programs of one rank under tsan, then the quick tests of release
 	scripts/test.sh quick $(JOBS) $(CI)

@@ -28,7 +28,7 @@ tests="$tests pigz pbzip2 xz-utils zstd"  # installed programs on several ranks
 tests="$tests libigraph-dev python3-networkx"  # a peer of the graphs, and the oracle of two
 # the Python package
 tests="$tests python3-dev python3-pybind11 pybind11-dev python3-mpi4py python3-pip python3-setuptools"
-tests="$tests python3-venv python3-wheel"
+tests="$tests python3-venv python3-wheel patchelf binutils"
 # Boost's flat map: Debian 12's version 1.81, which cannot be there beside the usual 1.74.
 is_installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 if [ "$system" = 'ubuntu 24.04' ]; then

@@ -129,8 +129,10 @@ class Array(Operand):
         return self.copy()
 
     def __reduce__(self):
-        raise TypeError("a kasane.Array is not pickled, since its elements are at all ranks: pickle a.gather(), or "
-                        "a.save(path)")
+        raise TypeError(
+            "a kasane.Array is not pickled, since its elements are at all ranks: pickle a.gather(), or "
+            "a.save(path)"
+        )
 
     # ---- patches ----
 
@@ -207,7 +209,9 @@ class Array(Operand):
 
     def _converted(self, values):
         if isinstance(values, Operand):
-            raise TypeError("kasane: a distributed array as a patch's values; use a[...] = values, or gather()")
+            raise TypeError(
+                "kasane: a distributed array as a patch's values; use a[...] = values, or gather()"
+            )
         large = isinstance(values, int)  # NumPy has no integer type for some
         values = np.asarray(values)
         if values.dtype != self._dtype:
@@ -360,8 +364,10 @@ class Array(Operand):
     def save(self, path):
         """Write all elements to a file of NumPy's format .npy, which rank 0 writes. Collective."""
         if not self._plain:
-            raise ArgumentError(22, f"kasane: save of an array of shape {self._shape}, which has no dimension or "
-                                    "no element")
+            raise ArgumentError(
+                22,
+                f"kasane: save of an array of shape {self._shape}, which has no dimension or no element",
+            )
         self._core.save(os.fspath(path), np.lib.format.dtype_to_descr(self._dtype))
 
 

@@ -76,7 +76,7 @@ def boxes_of_tiles(first, last, tile):
             yield (max(first[0], begin), *low), (min(last[0], begin + tile[0]), *high)
 
 
-# ---- operands ------------------------------------------------------------------------------------------------
+# ---- operands -------------------------------------------------------------------------------------------
 
 
 class Operand(np.lib.mixins.NDArrayOperatorsMixin):
@@ -110,7 +110,8 @@ class Lazy(Operand):
     """Elements that are computed where and when they are needed: kasane.lazy(), kasane.evaluate()."""
 
     def __init__(self, shape, dtype, sources, block, key, into=None, pointwise=False):
-        """block: of low and high. key: what ranks compare. into: block(low, high, out), which stores there."""
+        """block: of low and high. key: what ranks compare. into: block(low, high, out), which stores
+        there."""
         self.shape, self.dtype, self.block, self._into = tuple(shape), np.dtype(dtype), block, into
         self.leaves, self.keys = [], [key]
         for s in sources:
@@ -147,11 +148,14 @@ def elements(x, low, high):
 
 def broadcast_shape(call, *operands):
     try:
-        return np.broadcast_shapes(*(np.shape(x) if not isinstance(x, Operand) else x.shape for x in operands))
+        return np.broadcast_shapes(
+            *(np.shape(x) if not isinstance(x, Operand) else x.shape for x in operands)
+        )
     except ValueError:
         shapes = " and ".join(str(x.shape) for x in operands if isinstance(x, (Operand, np.ndarray)))
-        raise ArgumentError(22, f"kasane: arrays of shapes {shapes} in {call}, which are not broadcast to one "
-                                "shape") from None
+        raise ArgumentError(
+            22, f"kasane: arrays of shapes {shapes} in {call}, which are not broadcast to one shape"
+        ) from None
 
 
 def pointwise(f, operands, options=None, name=None):
@@ -176,7 +180,7 @@ def pointwise(f, operands, options=None, name=None):
                 into if isinstance(f, np.ufunc) else None, True)
 
 
-# ---- passes ----------------------------------------------------------------------------------------------
+# ---- passes ---------------------------------------------------------------------------------------------
 
 
 def distribution(shape, arrays):

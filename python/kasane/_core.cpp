@@ -401,8 +401,8 @@ class Part {
 };
 
 /// A view of a patch that lies in one tile of this rank, which is on its way; None: of another one, or one to
-/// read of which the gaps are the larger part: a copy brings it at once, where loads would page by page. access:
-/// of kasane_access.
+/// read of which the gaps are the larger part: a copy brings it at once, where loads would page by page.
+/// access: of kasane_access.
 py::object view_of(const std::shared_ptr<Array>& array, const Sizes& first, const Sizes& last,
                    const std::string& format, int access) {
   const ArrayLayout& l = array->layout();

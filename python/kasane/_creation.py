@@ -16,8 +16,8 @@ from ._job import _need
 def empty(shape, dtype=np.float64, device=None, **how):
     """A new array whose elements are not initialised. Collective.
 
-    shape: one number, or one for each of up to 8 dimensions. dtype: bool, integers, float16, float32, float64,
-    complex64 or complex128; in this machine's byte order, whatever that of dtype is.
+    shape: one number, or one for each of up to 8 dimensions. dtype: bool, integers, float16, float32,
+    float64, complex64 or complex128; in this machine's byte order, whatever that of dtype is.
 
     How it is distributed: without more a block a rank, in a grid of about cubes.
 
@@ -87,7 +87,8 @@ def array(values, dtype=None, device=None, **how):
 
 
 def asarray(obj, dtype=None, device=None, copy=None, **how):
-    """obj, where it is a distributed array of that type and no copy is asked for; else a new one. Collective."""
+    """obj, where it is a distributed array of that type and no copy is asked for; else a new one.
+    Collective."""
     if isinstance(obj, Operand):
         if copy or isinstance(obj, Lazy) or (dtype is not None and np.dtype(dtype) != obj.dtype):
             if copy is False:
@@ -96,7 +97,9 @@ def asarray(obj, dtype=None, device=None, copy=None, **how):
                                       name=f"asarray {dtype}"))
         return obj
     if copy is False:
-        raise ValueError("kasane.asarray: a copy is needed, since distributed arrays have memory of their own")
+        raise ValueError(
+            "kasane.asarray: a copy is needed, since distributed arrays have memory of their own"
+        )
     if isinstance(obj, (list, tuple)):
         obj = _plain(obj)
     return array(obj, dtype, **how)
@@ -106,7 +109,9 @@ from_numpy = array
 
 
 def _plain(values):
-    return [_plain(v) if isinstance(v, (list, tuple)) else v.item() if isinstance(v, Array) else v for v in values]
+    return [
+        _plain(v) if isinstance(v, (list, tuple)) else v.item() if isinstance(v, Array) else v for v in values
+    ]
 
 
 def from_dlpack(x, device=None, copy=None):
@@ -130,7 +135,7 @@ def load(path, **how):
     return a
 
 
-# ---- of indices --------------------------------------------------------------------------------------------
+# ---- of indices -----------------------------------------------------------------------------------------
 
 
 def _computed(shape, dtype, block, key, how):
@@ -161,7 +166,7 @@ def arange(start, stop=None, step=1, dtype=None, device=None, **how):
     def block(low, high):
         i = np.arange(low[0], high[0])
         if whole and isinstance(start, (int, np.integer)) and isinstance(step, (int, np.integer)):
-            first = int(start) + low[0] * int(step)  # of Python's integers: it may be beyond 64 bits with a sign
+            first = int(start) + low[0] * int(step)  # of Python's integers: 64 bits may not hold it
             return np.asarray(first).astype(dtype) + (np.arange(high[0] - low[0]) * int(step)).astype(dtype)
         return (start + i * step).astype(dtype)
 
@@ -226,4 +231,6 @@ def meshgrid(*arrays, indexing="xy"):
     shape = [0] * n
     for a, d in zip(arrays, at):
         shape[d] = a.size
-    return [broadcast_to(reshape(a, [-1 if i == d else 1 for i in range(n)]), shape) for a, d in zip(arrays, at)]
+    return [
+        broadcast_to(reshape(a, [-1 if i == d else 1 for i in range(n)]), shape) for a, d in zip(arrays, at)
+    ]

@@ -32,8 +32,11 @@ class Stepped:
 
     @property
     def box(self):
-        return _core.Box([min(r[0], r[-1]) for r in self._entries], [max(r[0], r[-1]) + 1 for r in self._entries],
-                         self._kept)
+        return _core.Box(
+            [min(r[0], r[-1]) for r in self._entries],
+            [max(r[0], r[-1]) + 1 for r in self._entries],
+            self._kept,
+        )
 
     @property
     def indices(self):
@@ -80,7 +83,9 @@ def _checked_integer(d, entry, extent):
     try:
         return _integer(d, entry, extent)
     except TypeError:
-        raise IndexError(f"kasane: {entry!r} is no index; use integers, slices or arrays of integers") from None
+        raise IndexError(
+            f"kasane: {entry!r} is no index; use integers, slices or arrays of integers"
+        ) from None
 
 
 def _arrays(index, shape):
@@ -107,8 +112,8 @@ def _arrays(index, shape):
 
 
 def _anywhere(index, shape):
-    """Where NumPy puts the elements of an index with arrays: it tells so itself, of a stand-in that has as many
-    elements along each dimension as the index takes of it."""
+    """Where NumPy puts the elements of an index with arrays: it tells so itself, of a stand-in that has as
+    many elements along each dimension as the index takes of it."""
     new = tuple(k for k, e in enumerate(index) if e is None)
     entries = list(_expanded(index, shape, len(new)))
     arrays = [k for k, e in enumerate(entries) if isinstance(e, np.ndarray)]
@@ -170,7 +175,8 @@ def _within(d, column, extent):
 
 
 def parse(index, shape):
-    """The Box, or the Stepped, or the Elements that index, as NumPy reads it, means in an array of this shape."""
+    """The Box, or the Stepped, or the Elements that index, as NumPy reads it, means in an array of this
+    shape."""
     arrays = _arrays(index, shape)
     if arrays is not None:
         return _anywhere(arrays if shape else (0, *arrays), shape or (1,))

@@ -11,13 +11,17 @@ from ._errors import ArgumentError
 
 def has_arrays(index):
     """Whether an index has distributed arrays."""
-    return isinstance(index, Operand) or isinstance(index, tuple) and any(isinstance(i, Operand) for i in index)
+    return (
+        isinstance(index, Operand) or isinstance(index, tuple) and any(isinstance(i, Operand) for i in index)
+    )
 
 
 def select(x, index):
     """x[index], where a distributed array is in the index: an array of its own. Collective."""
     entries = index if isinstance(index, tuple) else (index,)
-    while entries and entries[-1] is Ellipsis or isinstance(entries[-1], slice) and entries[-1] == slice(None):
+    while (
+        entries and entries[-1] is Ellipsis or isinstance(entries[-1], slice) and entries[-1] == slice(None)
+    ):
         entries = entries[:-1]
     if len(entries) == 1 and entries[0].dtype == bool:
         mask, = entries
@@ -51,12 +55,14 @@ def _check_mask(x, mask):
 def _integers(entries):
     entries = [e if isinstance(e, Operand) else np.asarray(e) for e in entries]
     if any(e.dtype.kind not in "iu" for e in entries):
-        raise IndexError("kasane: with a distributed array, an index has arrays of integers or one mask, for the "
-                         "first dimensions; or use take, or section")
+        raise IndexError(
+            "kasane: with a distributed array, an index has arrays of integers or one mask, for the "
+            "first dimensions; or use take, or section"
+        )
     return entries
 
 
-# ---- masks ---------------------------------------------------------------------------------------------------
+# ---- masks ----------------------------------------------------------------------------------------------
 
 
 def _put_where(x, mask, value):
@@ -70,9 +76,9 @@ def _put_where(x, mask, value):
 
 
 def selected(call, mask, arrays, store):
-    """Calls store(at, begin, end, chosen) for chunks of a mask in C's order, of which this rank has a share: what
-    it chooses of elements begin to end are the ``at``-th of all and those behind. store(None, n): before, their
-    number at all ranks. Returns what that does."""
+    """Calls store(at, begin, end, chosen) for chunks of a mask in C's order, of which this rank has a share:
+    what it chooses of elements begin to end are the ``at``-th of all and those behind. store(None, n):
+    before, their number at all ranks. Returns what that does."""
     from ._manipulation import flat
     mine = range(mask.size * _core.rank() // _core.ranks(), mask.size * (_core.rank() + 1) // _core.ranks())
     chunks = [(b, min(b + PIECE, mine.stop)) for b in range(mine.start, mine.stop, PIECE)]
@@ -82,7 +88,9 @@ def selected(call, mask, arrays, store):
         counts.extend(int(np.count_nonzero(flat(mask, b, e))) for b, e in chunks)
         return sum(counts).to_bytes(8, "little")
 
-    everyone = [int.from_bytes(n, "little") for n in together(f"kasane: {call}", [*mask.leaves], b"", count, 8)]
+    everyone = [
+        int.from_bytes(n, "little") for n in together(f"kasane: {call}", [*mask.leaves], b"", count, 8)
+    ]
     made = store(None, sum(everyone))
 
     def write():
@@ -145,7 +153,7 @@ def flatnonzero(x):
     return nonzero(ravel(x))[0]
 
 
-# ---- arrays of integers --------------------------------------------------------------------------------------
+# ---- arrays of integers ---------------------------------------------------------------------------------
 
 
 def fetch(x, columns):
@@ -201,7 +209,9 @@ def _scatter(x, entries, values):
             if k % _core.ranks() != _core.rank():
                 continue
             columns = [elements(e, low[:len(shape)], high[:len(shape)]) for e in entries]
-            columns = [np.asarray(c).reshape((*np.shape(c), *(1,) * (len(whole) - len(shape)))) for c in columns]
+            columns = [
+                np.asarray(c).reshape((*np.shape(c), *(1,) * (len(whole) - len(shape)))) for c in columns
+            ]
             for d, (b, e) in enumerate(zip(low[len(shape):], high[len(shape):])):
                 columns.append(np.arange(b, e).reshape([-1 if i == d else 1
                                                         for i in range(len(whole) - len(shape))]))
@@ -294,12 +304,20 @@ def take_along_axis(x, indices, axis=-1):
     axis = axis_of(axis, x.ndim)
     x = evaluate(x) if isinstance(x, Lazy) else x
     indices = indices if isinstance(indices, Operand) else asarray(indices)
-    others = np.broadcast_shapes(*(tuple(1 if d == axis else n for d, n in enumerate(o.shape)) for o in (x, indices)))
+    others = np.broadcast_shapes(
+        *(tuple(1 if d == axis else n for d, n in enumerate(o.shape)) for o in (x, indices))
+    )
     shape = tuple(indices.shape[axis] if d == axis else n for d, n in enumerate(others))
 
     def block(low, high):
-        columns = [np.arange(b, e).reshape([-1 if i == d else 1 for i in range(x.ndim)]) if x.shape[d] != 1 else
-                   np.zeros((1,) * x.ndim, int) for d, (b, e) in enumerate(zip(low, high))]
+        columns = [
+            (
+                np.arange(b, e).reshape([-1 if i == d else 1 for i in range(x.ndim)])
+                if x.shape[d] != 1
+                else np.zeros((1,) * x.ndim, int)
+            )
+            for d, (b, e) in enumerate(zip(low, high))
+        ]
         columns[axis] = elements(indices, low, high)
         columns[axis] = np.broadcast_to(columns[axis], [e - b for b, e in zip(low, high)])
         return fetch(x, columns)

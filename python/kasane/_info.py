@@ -10,9 +10,10 @@ from . import _core
 __array_api_version__ = "2024.12"
 __version__ = _core.version()
 
-(bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float16, float32, float64, complex64,
- complex128) = (np.dtype(name) for name in (
-     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128").split())
+bool, float16, float32, float64 = (np.dtype(n) for n in ("bool", "float16", "float32", "float64"))
+int8, int16, int32, int64 = (np.dtype(n) for n in ("int8", "int16", "int32", "int64"))
+uint8, uint16, uint32, uint64 = (np.dtype(n) for n in ("uint8", "uint16", "uint32", "uint64"))
+complex64, complex128 = np.dtype("complex64"), np.dtype("complex128")
 e, inf, nan, newaxis, pi = np.e, np.inf, np.nan, None, np.pi
 
 _KINDS = {"bool": "b", "signed integer": "i", "unsigned integer": "u", "integral": "iu", "real floating": "f",
@@ -61,8 +62,8 @@ def iinfo(type_):
 
 def show_config():
     """Prints the versions, and where the package's library is."""
-    print(f"kasane {__version__}\nlibrary: {_core.library_file()}\nblas: {'yes' if _core.has_blas() else 'no'}\n"
-          f"numpy: {np.__version__}\npackage: {os.path.dirname(__file__)}")
+    print(f"kasane {__version__}\nlibrary: {_core.library_file()}\npackage: {os.path.dirname(__file__)}\n"
+          f"numpy: {np.__version__}\nblas: {'yes' if _core.has_blas() else 'no'}")
     for mpi in ("openmpi", "mpich"):
         module = os.path.join(os.path.dirname(_core.library_file()), "kasane", f"kasane-mpi-{mpi}.so")
         print(f"{mpi}: {module if os.path.exists(module) else 'no module'}")
@@ -81,7 +82,12 @@ class _Info:
         return ["cpu"]
 
     def default_dtypes(self, *, device=None):
-        return {"real floating": float64, "complex floating": complex128, "integral": int64, "indexing": int64}
+        return {
+            "real floating": float64,
+            "complex floating": complex128,
+            "integral": int64,
+            "indexing": int64,
+        }
 
     def dtypes(self, *, device=None, kind=None):
         names = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32",

@@ -13,9 +13,11 @@ from ._errors import Error
 # Variables by which a launcher tells a process that it has started ranks, and whose launcher it is.
 _LAUNCHERS = {"OMPI_COMM_WORLD_SIZE": "openmpi", "PMI_SIZE": "mpich"}
 # What attach() takes beside comm: docs/guide/options.md, without KASANE_.
-_OPTIONS = ("bind", "check", "debug", "dram", "faults", "globals", "globals_of", "issue", "job_key", "log", "main",
-            "main_stack", "malloc", "map", "mpi", "new", "progress", "ranks", "show_binding", "slots", "space",
-            "spill", "stack", "stats", "tag_output", "threads", "trace", "transport", "workers")
+_OPTIONS = (
+    "bind", "check", "debug", "dram", "faults", "globals", "globals_of", "issue", "job_key", "log", "main",
+    "main_stack", "malloc", "map", "mpi", "new", "progress", "ranks", "show_binding", "slots", "space",
+    "spill", "stack", "stats", "tag_output", "threads", "trace", "transport", "workers",
+)
 _started = None  # the MPI's library, if this package has initialised it
 
 
@@ -34,7 +36,9 @@ def attach(comm=None, **options):
     for name in options:
         if name not in _OPTIONS:
             near = difflib.get_close_matches(name, _OPTIONS, 1)
-            raise TypeError(f"kasane.attach: {name} is no option" + (f"; did you mean {near[0]}?" if near else ""))
+            raise TypeError(
+                f"kasane.attach: {name} is no option" + (f"; did you mean {near[0]}?" if near else "")
+            )
     if _core.attached():
         raise Error(1, "kasane.attach: the process has joined a job already, as the first use of the package "
                        "does; call attach before, or detach()")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products of matrices, vectors and stacks of matrices, and what is made of them; ``kasane.linalg`` has it, too."""
+"""Products of matrices, vectors and stacks of matrices, and what is made of them; ``kasane.linalg`` has it,
+too."""
 import math
 
 import numpy as np
@@ -25,8 +26,8 @@ def _array(x, call):
 def matmul(a, b, out=None, alpha=1, beta=0):
     """``alpha a b + beta out``, as numpy.matmul has it of vectors, matrices and stacks. Collective.
 
-    Matrices of float32, float64, complex64 or complex128, of one type, are multiplied by the BLAS, and alpha and
-    beta are for those. Tiles of 512 x 512 or more suit them best.
+    Matrices of float32, float64, complex64 or complex128, of one type, are multiplied by the BLAS, and alpha
+    and beta are for those. Tiles of 512 x 512 or more suit them best.
     """
     a, b = _array(a, "matmul"), _array(b, "matmul")
     if not a.ndim or not b.ndim:
@@ -70,17 +71,32 @@ def _with_vector(a, b, dtype):
         product = block @ part if axis == block.ndim - 1 else part @ block
         return (np.expand_dims(np.asarray(product, dtype), axis),)
 
-    return reduce("matmul", matrix, axis, False, [dtype], state, lambda s, t: (np.add(s[0], t[0], dtype=dtype),),
-                  lambda s: s, dtype, 0, others=[v])
+    return reduce(
+        "matmul",
+        matrix,
+        axis,
+        False,
+        [dtype],
+        state,
+        lambda s, t: (np.add(s[0], t[0], dtype=dtype),),
+        lambda s: s,
+        dtype,
+        0,
+        others=[v],
+    )
 
 
 def _column(v):
-    return Lazy((v.shape[0], 1), v.dtype, [v], lambda low, high: v.block(low[:1], high[:1])[:, None], ("column",))
+    return Lazy(
+        (v.shape[0], 1), v.dtype, [v], lambda low, high: v.block(low[:1], high[:1])[:, None], ("column",)
+    )
 
 
 def _of_stacks(a, b, dtype):
     if a.ndim == 1 or b.ndim == 1:  # of a stack and a vector
-        made = _of_stacks(a if a.ndim > 1 else reshape(a, (1, -1)), b if b.ndim > 1 else reshape(b, (-1, 1)), dtype)
+        made = _of_stacks(
+            a if a.ndim > 1 else reshape(a, (1, -1)), b if b.ndim > 1 else reshape(b, (-1, 1)), dtype
+        )
         return reshape(made, made.shape[:-1] if b.ndim == 1 else (*made.shape[:-2], made.shape[-1]))
     front = _broadcast_front(a, b)
     shape = (*front, a.shape[-2], b.shape[-1])
@@ -206,5 +222,7 @@ def norm(x, ord=None, axis=None, keepdims=False):  # noqa: A002
     """The root of the sum of squares, of all elements or along dimensions; of vectors another by its order.
     Collective."""
     if ord is not None and x.ndim > 1 and not isinstance(axis, int):
-        raise TypeError("kasane.linalg.norm: of matrices by ord=None; or matrix_norm, for each in one rank's memory")
+        raise TypeError(
+            "kasane.linalg.norm: of matrices by ord=None; or matrix_norm, for each in one rank's memory"
+        )
     return vector_norm(x, axis, keepdims, 2 if ord is None else ord)

@@ -29,7 +29,7 @@ def axes_of(axis, ndim):
     return axes
 
 
-# ---- dimensions ----------------------------------------------------------------------------------------------
+# ---- dimensions -----------------------------------------------------------------------------------------
 
 
 def permute_dims(x, axes=None):
@@ -133,7 +133,7 @@ def broadcast_shapes(*shapes):
     return np.broadcast_shapes(*shapes)
 
 
-# ---- in C's order --------------------------------------------------------------------------------------------
+# ---- in C's order ---------------------------------------------------------------------------------------
 
 
 def flat(x, begin, end):
@@ -200,7 +200,7 @@ def ravel(x, order="C"):
     return reshape(x, (-1,), order)
 
 
-# ---- along dimensions --------------------------------------------------------------------------------------
+# ---- along dimensions -----------------------------------------------------------------------------------
 
 
 def flip(x, axis=None):
@@ -258,8 +258,11 @@ def concat(arrays, axis=0):
     axis, first = axis_of(axis, arrays[0].ndim), arrays[0]
     if any(a.shape[:axis] + a.shape[axis + 1:] != first.shape[:axis] + first.shape[axis + 1:] or
            a.ndim != first.ndim for a in arrays):
-        raise ArgumentError(22, f"kasane.concat: arrays of shapes {', '.join(str(a.shape) for a in arrays)} along "
-                                f"dimension {axis}")
+        raise ArgumentError(
+            22,
+            f"kasane.concat: arrays of shapes {', '.join(str(a.shape) for a in arrays)} along "
+            f"dimension {axis}",
+        )
     dtype = np.result_type(*(a.dtype for a in arrays))
     ends = np.cumsum([a.shape[axis] for a in arrays])
     shape = first.shape[:axis] + (int(ends[-1]),) + first.shape[axis + 1:]

@@ -21,8 +21,9 @@ def _ufunc(self, ufunc, method, *inputs, out=None, **options):
         for name, neutral in (("where", True), ("initial", getattr(np, "_NoValue", None))):
             if options.pop(name, neutral) is not neutral:
                 raise TypeError(f"kasane: {name}= is not for reductions of distributed arrays")
-        return _reductions.by_ufunc(ufunc, inputs[0], options.pop("axis", 0), out=None if out is None else out[0],
-                                    **options)
+        return _reductions.by_ufunc(
+            ufunc, inputs[0], options.pop("axis", 0), out=None if out is None else out[0], **options
+        )
     if method == "accumulate" and ufunc in (np.add, np.multiply) and out is None:
         scan = _reductions.cumulative_sum if ufunc is np.add else _reductions.cumulative_prod
         return scan(inputs[0], axis=options.pop("axis", 0), **options)
@@ -39,17 +40,26 @@ def _dot(a, b, out=None):
 
 
 # NumPy's functions that are ours by another name, or not as functions.
-_OWN = {"dot": _dot, "transpose": _manipulation.permute_dims, "amax": _reductions.max, "amin": _reductions.min,
-        "around": _elementwise.round, "copy": lambda x, order="K", subok=False: _elementwise.copy(x),
-        "ndim": lambda x: x.ndim, "shape": lambda x: x.shape,
-        "size": lambda x, axis=None: x.size if axis is None else x.shape[axis]}
+_OWN = {
+    "dot": _dot,
+    "transpose": _manipulation.permute_dims,
+    "amax": _reductions.max,
+    "amin": _reductions.min,
+    "around": _elementwise.round,
+    "copy": lambda x, order="K", subok=False: _elementwise.copy(x),
+    "ndim": lambda x: x.ndim,
+    "shape": lambda x: x.shape,
+    "size": lambda x, axis=None: x.size if axis is None else x.shape[axis],
+}
 
 
 def _of_matrix(f):
     def call(x, offset=0):
         if x.ndim != 2:
-            raise TypeError(f"kasane: numpy.{f.__name__} of {x.ndim} dimensions; use kasane.linalg.{f.__name__}, of the "
-                            "last two")
+            raise TypeError(
+                f"kasane: numpy.{f.__name__} of {x.ndim} dimensions; use kasane.linalg.{f.__name__}, of the "
+                "last two"
+            )
         return f(x, offset)
 
     return call

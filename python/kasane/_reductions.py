@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reductions over all elements, or along dimensions: each rank reads what lies there, once.
 
-A reduction is a function of a block, which gives its state (NumPy arrays with an extent of 1 where the block was
-reduced), and the combination of two states, the earlier one first. States are combined pairwise, so that errors
-of rounding grow with the logarithm of the number of elements.
+A reduction is a function of a block, which gives its state (NumPy arrays with an extent of 1 where the block
+was reduced), and the combination of two states, the earlier one first. States are combined pairwise, so that
+errors of rounding grow with the logarithm of the number of elements.
 """
 import builtins
 import math
@@ -70,16 +70,20 @@ def _reduced(box, axes):
     return tuple(tuple(end if d in axes else x for d, x in enumerate(xs)) for xs, end in zip(box, (0, 1)))
 
 
-def reduce(call, x, axis, keepdims, kinds, block_state, combine, finish, dtype, empty=None, others=(), out=None):
+def reduce(
+    call, x, axis, keepdims, kinds, block_state, combine, finish, dtype, empty=None, others=(), out=None
+):
     """The reduction of an operand; of axis None, or of all dimensions, a number, the same at all ranks.
 
-    block_state(low, block, *blocks of others): the state. kinds: types of the state. finish(states): elements of
-    type dtype. empty: the result where nothing is reduced; None: it is refused.
+    block_state(low, block, *blocks of others): the state. kinds: types of the state. finish(states):
+    elements of type dtype. empty: the result where nothing is reduced; None: it is refused.
     """
     axes = _axes(axis, x.ndim)
     kept = tuple(1 if d in axes else n for d, n in enumerate(x.shape))
     shape = kept if keepdims else tuple(n for d, n in enumerate(x.shape) if d not in axes)
-    key = repr([call, axes, shape, str(dtype), *(k.keys for k in (x, *others) if isinstance(k, Lazy))]).encode()
+    key = repr(
+        [call, axes, shape, str(dtype), *(k.keys for k in (x, *others) if isinstance(k, Lazy))]
+    ).encode()
     reads = list(x.leaves) + [a for o in others if isinstance(o, Operand) for a in o.leaves]
     if empty is None and 0 in (x.shape[d] for d in axes) and math.prod(kept):
         raise ValueError(f"zero-size array to reduction operation {call} which has no identity")
@@ -124,7 +128,9 @@ def _small(call, x, kept, shape, key, reads, partial, done, combine, kinds, out)
     if out is not None:
         out[...] = values
         return out
-    return values if not shape and isinstance(values, np.generic) else values[()] if not shape else array(values)
+    return (
+        values if not shape and isinstance(values, np.generic) else values[()] if not shape else array(values)
+    )
 
 
 def _large(call, x, axes, kept, shape, key, reads, partial, done, kinds, dtype, out):
@@ -142,8 +148,10 @@ def _large(call, x, axes, kept, shape, key, reads, partial, done, kinds, dtype, 
             boxes = (p for box in boxes_of_tiles(first, last, tile) for p in pieces(*box, most))
             part = partial(boxes)
             origin = [0 if d in axes else b for d, b in enumerate(first)]
-            part._stacks = {(tuple(b - o for b, o in zip(lo, origin)), tuple(e - o for e, o in zip(hi, origin))): s
-                            for (lo, hi), s in part._stacks.items()}
+            part._stacks = {
+                (tuple(b - o for b, o in zip(lo, origin)), tuple(e - o for e, o in zip(hi, origin))): s
+                for (lo, hi), s in part._stacks.items()
+            }
             extents = tuple(1 if d in axes else e - b for d, (b, e) in enumerate(zip(first, last)))
             view[...] = done(*part.total(extents, kinds)).reshape(view.shape)
 
@@ -151,7 +159,7 @@ def _large(call, x, axes, kept, shape, key, reads, partial, done, kinds, dtype, 
     return result
 
 
-# ---- by a ufunc ----------------------------------------------------------------------------------------------
+# ---- by a ufunc -----------------------------------------------------------------------------------------
 
 ASSOCIATIVE = (np.add, np.multiply, np.minimum, np.maximum, np.fmin, np.fmax, np.logical_and, np.logical_or,
                np.logical_xor, np.bitwise_and, np.bitwise_or, np.bitwise_xor)
@@ -241,7 +249,7 @@ def array_equal(a, b):
     return a.shape == b.shape and bool(all(pointwise(np.equal, [a, b])))
 
 
-# ---- moments -------------------------------------------------------------------------------------------------
+# ---- moments --------------------------------------------------------------------------------------------
 
 
 def _of_mean(x, dtype):
@@ -266,7 +274,9 @@ def mean(x, axis=None, dtype=None, out=None, keepdims=False):
 
 def var(x, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, correction=None):
     """The variance: the mean of squares of differences from the mean, over n - correction. Collective."""
-    return _moments("var", x, axis, dtype, out, ddof if correction is None else correction, keepdims, lambda v: v)
+    return _moments(
+        "var", x, axis, dtype, out, ddof if correction is None else correction, keepdims, lambda v: v
+    )
 
 
 def std(x, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, correction=None):
@@ -299,11 +309,12 @@ def _moments(call, x, axis, dtype, out, correction, keepdims, of_variance):
     def finish(n, _, squares):
         return of_variance(squares / np.maximum(n - correction, 0))
 
-    return reduce(call, x, axes, keepdims, [np.dtype(float), work, real], state, combine, finish, kind, np.nan,
-                  out=out)
+    return reduce(
+        call, x, axes, keepdims, [np.dtype(float), work, real], state, combine, finish, kind, np.nan, out=out
+    )
 
 
-# ---- where the extremes are --------------------------------------------------------------------------------
+# ---- where the extremes are -----------------------------------------------------------------------------
 
 
 def argmin(x, axis=None, out=None, keepdims=False):
@@ -331,8 +342,9 @@ def _extreme(call, find, better, x, axis, out, keepdims):
 
     def combine(s, t):
         nan_s, nan_t = s[0] != s[0], t[0] != t[0]
-        later = np.where(nan_s == nan_t, (nan_s | (s[0] == t[0])) & (t[1] < s[1]) | better(t[0], s[0]) & ~nan_s,
-                         nan_t)
+        later = np.where(
+            nan_s == nan_t, (nan_s | (s[0] == t[0])) & (t[1] < s[1]) | better(t[0], s[0]) & ~nan_s, nan_t
+        )
         return np.where(later, t[0], s[0]), np.where(later, t[1], s[1])
 
     if axis is not None and not isinstance(axis, tuple):
@@ -341,7 +353,7 @@ def _extreme(call, find, better, x, axis, out, keepdims):
                   np.dtype(np.intp), out=out)
 
 
-# ---- running sums --------------------------------------------------------------------------------------------
+# ---- running sums ---------------------------------------------------------------------------------------
 
 
 def cumulative_sum(x, *, axis=None, dtype=None, include_initial=False):
@@ -397,7 +409,9 @@ def _scan(call, ufunc, x, axis, dtype, include_initial, initial):
                     block = ufunc(block, carry, dtype=kind)
                 carry = block[(slice(None),) * axis + (slice(-1, None),)].copy()
                 to = slices(begin, end)
-                result.put(to[:axis] + (slice(to[axis].start + more, to[axis].stop + more),) + to[axis + 1:], block)
+                result.put(
+                    to[:axis] + (slice(to[axis].start + more, to[axis].stop + more),) + to[axis + 1 :], block
+                )
 
     together(f"kasane: {call}", [*x.leaves, result], text(axis, more), work)
     return result

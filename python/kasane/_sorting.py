@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sorting, and the functions of sets, which sort.
 
-Lines that fit into a run are sorted each by one rank. A longer vector is cut into runs. Each rank sorts its runs;
-the ranks find by bisection which elements of each run belong to each tile of the result, bit by bit of their
-values and all tiles at once; and merge those of each tile. No rank has more than a run in memory of its own.
+Lines that fit into a run are sorted each by one rank. A longer vector is cut into runs. Each rank sorts its
+runs; the ranks find by bisection which elements of each run belong to each tile of the result, bit by bit of
+their values and all tiles at once; and merge those of each tile. No rank has more than a run in memory of
+its own.
 """
 import collections
 
@@ -79,7 +80,7 @@ def _line_by_line(x, axis, of_vector, dtype):
     return result
 
 
-# ---- runs ----------------------------------------------------------------------------------------------------
+# ---- runs -----------------------------------------------------------------------------------------------
 
 
 def _keys(values):
@@ -136,7 +137,11 @@ def _of_runs(x, indices=False):
     def merge():
         for low, high in mine:
             k = low[0] // run
-            parts = [(r * run + int(b), r * run + int(e)) for r, (b, e) in enumerate(zip(cuts[k], cuts[k + 1])) if b < e]
+            parts = [
+                (r * run + int(b), r * run + int(e))
+                for r, (b, e) in enumerate(zip(cuts[k], cuts[k + 1]))
+                if b < e
+            ]
             values = np.concatenate([runs.get(slice(b, e)) for b, e in parts])
             if indices:
                 at = np.argsort(values, kind="stable")
@@ -152,7 +157,8 @@ def _of_runs(x, indices=False):
 
 
 def _cuts(runs, mine, n, run):
-    """Row k: how many elements of each run come before tile k of the result. Equal ones: the earlier runs'."""
+    """Row k: how many elements of each run come before tile k of the result. Equal ones: the earlier
+    runs'."""
     tiles, bits = -(-n // run), runs.dtype.itemsize * 8 if runs.dtype.kind != "b" else 1
     unsigned = np.dtype(f"u{runs.dtype.itemsize}")
     before = np.minimum(np.arange(tiles + 1) * run, n)
@@ -188,7 +194,7 @@ def _cuts(runs, mine, n, run):
     return cuts.T
 
 
-# ---- sets ----------------------------------------------------------------------------------------------------
+# ---- sets -----------------------------------------------------------------------------------------------
 
 
 def _firsts(ordered, equal_nan=False):
@@ -244,7 +250,9 @@ def _unique(x, equal_nan):
     inverse = Array((flat.size,), np.intp, **distribution((flat.size,), [x]))
     if flat.size:
         inverse[order] = evaluate(pointwise(np.subtract, [cumulative_sum(first, dtype=np.intp), 1]))
-    return UniqueAll(select(ordered, first), select(order, at), reshape(inverse, x.shape), _lengths(at, flat.size))
+    return UniqueAll(
+        select(ordered, first), select(order, at), reshape(inverse, x.shape), _lengths(at, flat.size)
+    )
 
 
 def unique(x, return_index=False, return_inverse=False, return_counts=False, axis=None, *, equal_nan=True):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fourier transforms along dimensions, as numpy.fft: lines are dealt to the ranks, and each has to fit in memory."""
+"""Fourier transforms along dimensions, as numpy.fft: lines are dealt to the ranks, and each has to fit in
+memory."""
 import numpy as np
 
 from ._array import Array
@@ -8,8 +9,10 @@ from ._creation import array, asarray
 from ._manipulation import axes_of, axis_of, roll
 from ._reductions import lines
 
-__all__ = ["fft", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifftn", "ifftshift", "ihfft", "irfft", "irfftn", "rfft",
-           "rfftfreq", "rfftn"]
+__all__ = [
+    "fft", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifftn", "ifftshift", "ihfft", "irfft", "irfftn",
+    "rfft", "rfftfreq", "rfftn",
+]
 
 
 def _along(f, x, n, axis, norm):
@@ -60,7 +63,11 @@ def ihfft(x, n=None, axis=-1, norm=None):
 
 
 def _axes(x, s, axes):
-    axes = range(x.ndim) if axes is None and s is None else range(x.ndim - len(s), x.ndim) if axes is None else axes
+    axes = (
+        range(x.ndim)
+        if axes is None and s is None
+        else range(x.ndim - len(s), x.ndim) if axes is None else axes
+    )
     axes = axes_of(tuple(axes), x.ndim)
     return axes, [x.shape[d] for d in axes] if s is None else list(s)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Linear algebra, as numpy.linalg and the Array API standard name it.
 
-Products are computed by all ranks together. Factorisations, inverses, solutions and eigenvalues are NumPy's, of
-each matrix by one rank, in whose memory it has to fit: many small matrices are dealt to the ranks.
+Products are computed by all ranks together. Factorisations, inverses, solutions and eigenvalues are NumPy's,
+of each matrix by one rank, in whose memory it has to fit: many small matrices are dealt to the ranks.
 """
 from collections import namedtuple
 
@@ -16,9 +16,11 @@ from ._errors import ArgumentError
 from ._linalg import diagonal, matmul, norm, outer, tensordot, trace, vecdot, vector_norm
 from ._manipulation import matrix_transpose
 
-__all__ = ["cholesky", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "matmul", "matrix_norm", "matrix_power",
-           "matrix_rank", "matrix_transpose", "norm", "outer", "pinv", "qr", "slogdet", "solve", "svd", "svdvals",
-           "tensordot", "trace", "vecdot", "vector_norm"]
+__all__ = [
+    "cholesky", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "matmul", "matrix_norm",
+    "matrix_power", "matrix_rank", "matrix_transpose", "norm", "outer", "pinv", "qr", "slogdet", "solve",
+    "svd", "svdvals", "tensordot", "trace", "vecdot", "vector_norm",
+]
 
 EighResult = namedtuple("EighResult", "eigenvalues eigenvectors")
 QRResult = namedtuple("QRResult", "Q R")
@@ -37,8 +39,16 @@ def _each(call, f, arrays, values=()):
         if x.ndim < n:
             raise ArgumentError(22, f"kasane.linalg.{call}: an array of shape {x.shape}; give matrices")
     front = np.broadcast_shapes(*(x.shape[:x.ndim - n] for x, n in given))
-    tiny = f(*(np.eye(*x.shape[x.ndim - 2:], dtype=x.dtype) if n == 2 else np.ones(x.shape[x.ndim - n:], x.dtype)
-               for x, n in given))
+    tiny = f(
+        *(
+            (
+                np.eye(*x.shape[x.ndim - 2 :], dtype=x.dtype)
+                if n == 2
+                else np.ones(x.shape[x.ndim - n :], x.dtype)
+            )
+            for x, n in given
+        )
+    )
     several = isinstance(tiny, tuple)
     results = [Array((*front, *np.shape(t)), np.asarray(t).dtype) for t in (tiny if several else (tiny,))]
 
@@ -90,7 +100,9 @@ def inv(x):
 
 def matrix_norm(x, keepdims=False, ord="fro"):  # noqa: A002
     """Norms of matrices; "fro" is the root of the sum of squares. Collective."""
-    return _each("matrix_norm", lambda a: np.linalg.norm(a, ord, keepdims=keepdims), [(x, 2)], (str(ord), keepdims))
+    return _each(
+        "matrix_norm", lambda a: np.linalg.norm(a, ord, keepdims=keepdims), [(x, 2)], (str(ord), keepdims)
+    )
 
 
 def matrix_power(x, n):
@@ -99,7 +111,8 @@ def matrix_power(x, n):
 
 
 def matrix_rank(x, rtol=None):
-    """How many singular values are larger than rtol, a number for each matrix, times the largest. Collective."""
+    """How many singular values are larger than rtol, a number for each matrix, times the largest.
+    Collective."""
     def f(a, rtol=None):
         s = np.linalg.svd(a, compute_uv=False)
         bound = max(a.shape) * np.finfo(s.dtype).eps if rtol is None else rtol
@@ -133,7 +146,9 @@ def solve(x1, x2):
 
 def svd(x, full_matrices=True):
     """(U, S, Vh): orthonormal matrices and singular values, the largest first. Collective."""
-    return SVDResult(*_each("svd", lambda a: tuple(np.linalg.svd(a, full_matrices)), [(x, 2)], (full_matrices,)))
+    return SVDResult(
+        *_each("svd", lambda a: tuple(np.linalg.svd(a, full_matrices)), [(x, 2)], (full_matrices,))
+    )
 
 
 def svdvals(x):

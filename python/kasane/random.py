@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random numbers by the elements' indices: the same ones on however many ranks.
 
-Element i, in C's order, takes number i of the generator Philox with the given seed (Salmon et al. 2011), which
-computes any of its numbers without those before.
+Element i, in C's order, takes number i of the generator Philox with the given seed (Salmon et al. 2011),
+which computes any of its numbers without those before.
 """
 import math
 

@@ -30,7 +30,8 @@ def sorts():
                 x = random.standard_normal(n).astype(kind)
                 x[::7], x[1::9], x[2::9], x[3::5], x[4::11] = np.nan, np.inf, -np.inf, -0.0, 0.0
             a = kasane.array(x)
-            for ours, right in ((kasane.sort(a), np.sort(x)), (kasane.sort(a, descending=True), np.sort(x)[::-1])):
+            for ours, right in ((kasane.sort(a), np.sort(x)),
+                                (kasane.sort(a, descending=True), np.sort(x)[::-1])):
                 assert np.array_equal(ours.gather(), right, equal_nan=kind[0] == "f"), (kind, n)
                 kasane.barrier()
             same(kasane.argsort(a), np.argsort(x, kind="stable"), f"argsort of {n} {kind}")
@@ -72,7 +73,8 @@ def fusion():
     same(out, x * 2 + y, "evaluate into an array")
     kasane.evaluate(kasane.flip(kasane.lazy(a), 0), out=a)
     same(a, x[::-1], "evaluate into an operand whose elements move")
-    same(kasane.evaluate(np.sqrt(kasane.lazy(b)) + kasane.where(kasane.lazy(b) > 0, 1, 0)), np.full_like(y, 2), "where")
+    both = np.sqrt(kasane.lazy(b)) + kasane.where(kasane.lazy(b) > 0, 1, 0)
+    same(kasane.evaluate(both), np.full_like(y, 2), "where")
     same(kasane.lazy(a).mean(axis=0), x.mean(axis=0), "a mean along an axis")
 
 
@@ -101,7 +103,8 @@ def numpys():
               lambda m, v: np.tensordot(v, v, axes=([0], [0])), lambda m, v: np.roll(v, 3, axis=1),
               lambda m, v: np.add.accumulate(v, axis=1), lambda m, v: np.logaddexp(v, v[0]),
               lambda m, v: np.stack([v, v]), lambda m, v: np.full_like(v, 3), lambda m, v: np.ravel(v),
-              lambda m, v: np.diff(v, 2), lambda m, v: np.sort(v, 0, "stable"), lambda m, v: np.linalg.norm(v, axis=0),
+              lambda m, v: np.diff(v, 2), lambda m, v: np.sort(v, 0, "stable"),
+              lambda m, v: np.linalg.norm(v, axis=0),
               lambda m, v: np.unique(np.where(v == 0, np.nan, v)), lambda m, v: np.copy(v, "C"),
               lambda m, v: np.nan_to_num(v, False), lambda m, v: np.squeeze(np.expand_dims(v, 1))):
         result = f(kasane, a)
@@ -143,15 +146,18 @@ def indices():
     a = kasane.array(x, tiles=(2, 3, 4))
     at, rows = np.array([3, -1, 0]), np.array([[0], [2]])
     for index in (np.s_[at], np.s_[:, at], np.s_[..., at], np.s_[at, :, at], np.s_[rows, at], np.s_[1, :, at],
-                  np.s_[x[:, 0, 0] > 50], np.s_[:, x[0, :, 0] > 10, 1], np.s_[None, 1:3, ..., None], np.s_[at, None],
+                  np.s_[x[:, 0, 0] > 50], np.s_[:, x[0, :, 0] > 10, 1], np.s_[None, 1:3, ..., None],
+                  np.s_[at, None],
                   np.s_[::-1, 4:1:-2, ::3], np.s_[x % 3 == 0], np.s_[..., x[0] > 20]):
         same(a[index], x[index], f"index {index}")
     same(a[a % 3 == 0], x[x % 3 == 0], "a distributed mask")
     same(a[kasane.asarray(at)], x[at], "distributed integers")
     same(a[kasane.asarray(rows), kasane.asarray(at)], x[rows, at], "distributed integers, broadcast")
     same(kasane.section(a, np.s_[::-2, 1, 2:]), x[::-2, 1, 2:], "a section")
-    same(kasane.take_along_axis(a, kasane.argsort(-a, axis=1), 1), np.take_along_axis(x, np.argsort(-x, 1), 1), "along")
-    same(kasane.searchsorted(kasane.arange(0, 100, 7), a), np.searchsorted(np.arange(0, 100, 7), x), "searchsorted")
+    same(kasane.take_along_axis(a, kasane.argsort(-a, axis=1), 1),
+         np.take_along_axis(x, np.argsort(-x, 1), 1), "take_along_axis")
+    sevens = np.arange(0, 100, 7)
+    same(kasane.searchsorted(kasane.array(sevens), a), np.searchsorted(sevens, x), "searchsorted")
     for ours, right in zip(kasane.nonzero(a > 99), np.nonzero(x > 99)):
         same(ours, right, "nonzero")
     refused(IndexError, "a mask of shape", lambda: a[kasane.zeros(3, bool)])

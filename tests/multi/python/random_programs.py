@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random programs of whole arrays against NumPy: `random_programs.py COUNT [FIRST SEED]`, by every rank.
 
-A program draws a few arrays of related shapes, however distributed, and then applies functions to what it has:
-each result is compared with NumPy's, element by element and in type, and is an operand of later steps.
+A program draws a few arrays of related shapes, however distributed, and then applies functions to what it
+has: each result is compared with NumPy's, element by element and in type, and is an operand of later steps.
 """
 import sys
 import time
@@ -50,7 +50,7 @@ def compared(what, ours, numpys):
     assert same, f"{what}:\n{values}\nnot\n{numpys}"
 
 
-# ---- steps: each takes the generator and a Pair, and gives what to do with an array in either package ----------
+# ---- steps: each takes the generator and NumPy's array, and gives what to do with one of either package ----
 
 
 def axis(random, x):
@@ -174,7 +174,8 @@ def section(random, x):
     return f"section {index}", lambda m, a: kasane.section(a, index) if m is kasane else np.asarray(a[index])
 
 
-UNARY = [unary, astype, reduction, running, reshaped, moved, joined, taken, ordered, distinct, masked, chosen, section]
+UNARY = [unary, astype, reduction, running, reshaped, moved, joined, taken, ordered, distinct, masked, chosen,
+         section]
 BINARY = ["add", "subtract", "multiply", "maximum", "less", "equal", "logical_and"]
 
 
@@ -252,7 +253,9 @@ def program(seed, steps=14):
             if step is None:
                 continue
             name, f = step
-            said.append(f"{name} of {', '.join(str((p.numpys.shape, str(p.numpys.dtype))) for p in operands)}")
+            said.append(
+                f"{name} of {', '.join(str((p.numpys.shape, str(p.numpys.dtype))) for p in operands)}"
+            )
             try:
                 with np.errstate(all="ignore"):
                     right = f(np, *numpys_of(operands))

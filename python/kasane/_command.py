@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command `kasane` of a wheel, which is a program beside this file; else that of the prefix."""
+import os
+import sys
+
+
+def main():
+    """Becomes the program."""
+    program = os.path.join(os.path.dirname(os.path.realpath(__file__)), "bin", "kasane")
+    if not os.path.exists(program):
+        from . import _core
+        program = os.path.join(os.path.dirname(os.path.realpath(_core.library_file())), "..", "bin", "kasane")
+    if not os.path.exists(program):
+        sys.exit(f"kasane: no {program}; install Kasane again, with its command")
+    os.execv(program, [program, *sys.argv[1:]])
