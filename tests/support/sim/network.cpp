@@ -20,7 +20,7 @@ class SimTransport final : public MailboxTransport {
   SimTransport(Network& net, Rank rank, std::uint32_t ranks, Bells& bells, const SimOptions& options)
       : MailboxTransport(rank, ranks, bells),
         net_(net),
-        by_messages_(options.says_by_messages),
+        by_messages_(options.says_by_messages || (options.timing && !options.timing->one_sided)),
         replies_(options.reply_slots) {
     KASANE_CHECK(replies_.reserve_bytes(), "no memory for answers");
   }
@@ -52,6 +52,7 @@ class SimTransport final : public MailboxTransport {
 
  private:
   friend class Network;
+  [[nodiscard]] bool with_times() const noexcept { return net_.links_.has_value(); }
   SimTransport& peer(Rank r) const noexcept {
     KASANE_CHECK_OP(raw(r), <, ranks());
     return *net_.transports_[raw(r)];
@@ -61,7 +62,7 @@ class SimTransport final : public MailboxTransport {
   }
   Post put(Rank to, HandlerId, std::span<const std::byte> payload, ReplyToken token) noexcept;
   void receive(Event event);
-  void run(Event& event) const;
+  void run(Event& event);
 
   Network& net_;
   const bool by_messages_;
@@ -76,6 +77,8 @@ class SimTransport final : public MailboxTransport {
 
 Network::Network(std::uint32_t ranks, const SimOptions& options, Dice& dice, Trace& trace, Sleeper& sleeper)
     : options_(options), dice_(dice), trace_(trace), sleeper_(sleeper), bells_(new Bells[ranks]()) {
+  if (options.timing) links_.emplace(*options.timing, ranks);
+  traffic_.resize(ranks);
   for (std::uint32_t r = 0; r < ranks; ++r) {
     transports_.push_back(std::make_unique<SimTransport>(*this, Rank{r}, ranks, bells_[r], options_));
   }
@@ -98,7 +101,7 @@ bool Network::can_progress(Rank r) const noexcept {
 
 /// Whether a post is answered `again`: because a queue is full, or for no reason.
 bool Network::refuse(bool full) {
-  if (full) return true;
+  if (full || links_) return full;
   const bool busy = !under_way_.empty() || std::any_of(transports_.begin(), transports_.end(),
                                                        [](const auto& t) { return !t->due_.empty(); });
   return busy && dice_.permille(options_.again_permille);
@@ -111,6 +114,7 @@ std::uint64_t Network::begin(std::uint32_t rank, std::uint32_t pieces, Completio
 }
 
 void Network::launch(Event event) {
+  if (links_) return launch_in_time(std::move(event));
   event.id = next_id_++;
   event.due = now_ + dice_.below(options_.max_delay_steps + std::uint64_t{1});
   trace_.mix(event.kind, event.from, event.to, event.bytes, event.due);
@@ -125,7 +129,7 @@ Post Network::transfer(Event::Kind kind, std::uint32_t from, RemoteAddr at, std:
   // Cut at up to two places; equal places make fewer pieces, and an operation without bytes is one empty
   // piece.
   std::size_t cuts[4] = {0, 0, 0, bytes};
-  if (options_.tear && bytes > 1) {
+  if (options_.tear && !links_ && bytes > 1) {
     for (std::size_t* cut : {&cuts[1], &cuts[2]}) *cut = dice_.below(bytes);
     std::sort(cuts + 1, cuts + 3);
   }
@@ -157,6 +161,70 @@ bool Network::held_back(const Event& event) const {
     return !options_.reorder || other.kind == Event::Kind::write || other.kind == Event::Kind::notify ||
            other.kind == Event::Kind::atomic;
   });
+}
+
+// ---- with times
+
+/// What travels with an operation beside its bytes.
+constexpr std::size_t kHeaderBytes = 32;
+
+void Network::launch_in_time(Event event) {
+  using Kind = Event::Kind;
+  // Bytes go with a write or message, and come back with what completes a read.
+  const bool carries = event.kind == Kind::write || event.kind == Kind::message ||
+                       event.kind == Kind::reply || event.kind == Kind::completion;
+  const std::size_t bytes = kHeaderBytes + (carries ? event.bytes : 0);
+  if (event.from != event.to) {
+    if (event.kind != Kind::completion) sleeper_.spend(links_->between(event.from, event.to).overhead_ns);
+    ++traffic_[event.from].messages_out, traffic_[event.from].bytes_out += bytes;
+    ++traffic_[event.to].messages_in, traffic_[event.to].bytes_in += bytes;
+  }
+  event.id = next_id_++;
+  event.chain = sleeper_.chain() + (event.from != event.to ? 1 : 0);
+  event.due = links_->arrival(event.from, event.to, bytes, sleeper_.clock());
+  ++changes_;
+  const std::pair key{event.due, event.id};
+  in_order_.emplace(key, std::move(event));
+}
+
+/// Whether a thread of the rank where it arrives must run for it to happen.
+bool Network::needs_processor(const Event& event) const noexcept {
+  switch (event.kind) {
+    case Event::Kind::read:
+    case Event::Kind::write:
+    case Event::Kind::notify:
+    case Event::Kind::atomic:
+    case Event::Kind::fence: return !options_.timing->one_sided && event.from != event.to;
+    case Event::Kind::completion:
+    case Event::Kind::message:
+    case Event::Kind::ring: return true;
+    case Event::Kind::reply: break;
+  }
+  return false;
+}
+
+std::uint32_t Network::deliver_next() {
+  const auto first = in_order_.begin();
+  Event event = std::move(first->second);
+  in_order_.erase(first);
+  now_ = event.due;
+  ++changes_;
+  const std::uint32_t at = event.to;
+  const bool answers = event.kind == Event::Kind::completion || event.kind == Event::Kind::reply ||
+                       event.kind == Event::Kind::ring;
+  const std::uint32_t chain = event.chain;
+  sleeper_.caused_by(chain);
+  if (needs_processor(event)) {
+    transports_[at]->due_.push_back(std::move(event));
+  } else {
+    happen(event);
+  }
+  sleeper_.caused_by(answers ? chain : 0);  // what a thread of the rank may have waited for
+  return at;
+}
+
+bool Network::has_due(std::uint32_t rank) const noexcept {
+  return !transports_[rank]->due_.empty() && !transports_[rank]->in_progress_;
 }
 
 std::size_t Network::count_eligible() {
@@ -195,6 +263,7 @@ void Network::happen(Event& event) {
       return finish_piece(event);
     case Event::Kind::atomic: execute(event); return finish_piece(event);
     case Event::Kind::fence: return finish_piece(event);
+    case Event::Kind::ring: return;
     case Event::Kind::completion:
     case Event::Kind::message: return transports_[event.to]->receive(std::move(event));
     case Event::Kind::reply: {
@@ -230,6 +299,7 @@ void Network::finish_piece(const Event& event) {
             .bytes = 8,
             .operand = it->second.value,
             .payload = {}});
+    if (links_) return;
     under_way_.back().id = event.id;  // as old as the write: fences posted since wait for it
     return;
   }
@@ -237,6 +307,7 @@ void Network::finish_piece(const Event& event) {
           .from = event.to,
           .to = it->second.rank,
           .operation = event.operation,
+          .bytes = links_ && event.kind == Event::Kind::read ? event.bytes : 0,
           .done = it->second.done,
           .payload = {}});
   operations_.erase(it);
@@ -336,7 +407,7 @@ Post SimTransport::request(Rank to, HandlerId id, std::span<const std::byte> pay
 void SimTransport::reply_with(ReplyToken token, std::uint64_t value,
                               std::span<const std::byte> bytes) noexcept {
   KASANE_CHECK_OP(bytes.size(), <=, kMaxAnswer);
-  if (!bytes.empty() && net_.dice_.permille(net_.options_.answer_alone_permille)) bytes = {};
+  if (!bytes.empty() && !with_times() && net_.dice_.permille(net_.options_.answer_alone_permille)) bytes = {};
   Event event{.kind = Event::Kind::reply,
               .from = raw(rank()),
               .to = raw(token.requester),
@@ -362,27 +433,36 @@ void SimTransport::receive(Event event) {
 }
 
 bool SimTransport::poll() noexcept {
+  if (with_times() && due_.empty() && !in_progress_) net_.sleeper_.polled_in_vain();
   if (in_progress_ || due_.empty()) return false;
   in_progress_ = true;
   // Some of what is due, not always all: the rest arrives "later".
-  std::uint64_t n = 1 + net_.dice_.below(due_.size());
+  std::uint64_t n = with_times() ? due_.size() : 1 + net_.dice_.below(due_.size());
   net_.trace_.mix(0xB, raw(rank()), n);
   for (; n != 0 && !due_.empty(); --n) {
     Event event = std::move(due_.front());
     due_.pop_front();
     ++net_.changes_;
     run(event);
+    if (with_times()) net_.sleeper_.caused_by(0);
     // After the handler: until then its message occupies the ring, as it does in shared memory.
     if (event.kind == Event::Kind::message)
       --incoming_;
-    else
+    else if (event.kind == Event::Kind::completion)
       --operations_;
   }
   in_progress_ = false;
   return true;
 }
 
-void SimTransport::run(Event& event) const {
+void SimTransport::run(Event& event) {
+  if (with_times()) {
+    net_.sleeper_.spend(net_.links_->between(event.from, event.to).overhead_ns);
+    net_.sleeper_.caused_by(event.chain);
+    if (event.kind == Event::Kind::ring) return bells()[raw(event.bell)].ring();
+    if (event.kind != Event::Kind::completion && event.kind != Event::Kind::message)
+      return net_.happen(event);
+  }
   if (event.kind == Event::Kind::completion) {
     if (event.done != nullptr) event.done->fn(event.done);
     return;
@@ -397,6 +477,9 @@ void SimTransport::sleep(Doorbell d, std::uint32_t seen, std::int64_t timeout_ns
 }
 
 void SimTransport::wake(Rank r, Doorbell d) noexcept {
+  if (with_times() && r != rank())
+    return net_.launch(
+        {.kind = Event::Kind::ring, .from = raw(rank()), .to = raw(r), .bell = d, .payload = {}});
   peer(r).bells()[raw(d)].ring();
   ++net_.changes_;
 }

@@ -13,33 +13,44 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "comm/transport.h"
 #include "support/sim/chance.h"
 #include "support/sim/sim.h"
+#include "support/sim/timing.h"
 
 namespace kasane::comm::sim {
 
 class SimTransport;
 
-/// How a rank's sleep() gives way; the World knows how.
+/// What the network needs of the World: how a rank's sleep() gives way; and with times, whose clock it is.
 class Sleeper {
  public:
   virtual void sleep(Transport&, Doorbell, std::uint32_t seen, std::int64_t timeout_ns) = 0;
+  /// A thread polls, and there is nothing.
+  virtual void polled_in_vain() {}
+  /// The clock of who runs now; the longest chain of messages that led to what it does.
+  virtual std::uint64_t clock() { return 0; }
+  virtual std::uint32_t chain() { return 0; }
+  virtual void spend(std::uint64_t /*ns*/) {}
+  virtual void caused_by(std::uint32_t /*chain*/) {}
 
  protected:
   ~Sleeper() = default;
 };
 
 struct Event {
-  enum class Kind : std::uint8_t { read, write, notify, atomic, fence, completion, message, reply };
+  enum class Kind : std::uint8_t { read, write, notify, atomic, fence, completion, message, reply, ring };
   Kind kind;
   AtomicOp op = AtomicOp::fetch_add;
   Width width = Width::eight;
   std::uint32_t from = 0, to = 0;  ///< the ranks it travels between
   std::uint64_t id = 0;            ///< in order of their causes
-  std::uint64_t due = 0;           ///< the step from which on it may happen
+  std::uint64_t due = 0;           ///< the step from which on it may happen; with times, when it happens
+  std::uint32_t chain = 0;         ///< with times: of how many messages in a row it is the last
+  Doorbell bell{};                 ///< of a ring
   std::uint64_t operation = 0;     ///< which operation it is a piece of, or completes
   std::byte* remote = nullptr;     ///< in to's region
   std::byte* local = nullptr;      ///< the poster's buffer, or where an atomic's result goes
@@ -69,6 +80,17 @@ class Network {
   /// Grows with every event here; equal numbers: nothing happened in between.
   [[nodiscard]] std::uint64_t changes() const noexcept { return changes_; }
 
+  // ---- with times ----
+  static constexpr std::uint64_t kNever = ~std::uint64_t{0};
+  [[nodiscard]] std::uint64_t next_due() const noexcept {
+    return in_order_.empty() ? kNever : in_order_.begin()->first.first;
+  }
+  /// The earliest event happens. Returns at which rank.
+  std::uint32_t deliver_next();
+  /// Something is due at the rank that its next progress() will run.
+  [[nodiscard]] bool has_due(std::uint32_t rank) const noexcept;
+  [[nodiscard]] const Traffic& traffic(std::uint32_t rank) const noexcept { return traffic_[rank]; }
+
  private:
   friend class SimTransport;
   struct Operation {
@@ -89,6 +111,8 @@ class Network {
   void happen(Event& event);
   void finish_piece(const Event& event);
   void execute(const Event& event);
+  void launch_in_time(Event event);
+  [[nodiscard]] bool needs_processor(const Event&) const noexcept;
 
   SimOptions options_;
   Dice& dice_;
@@ -98,6 +122,9 @@ class Network {
   std::vector<Event> under_way_;
   std::vector<std::size_t> eligible_;  ///< indices into under_way_
   std::map<std::uint64_t, Operation> operations_;
+  std::optional<Links> links_;                                         ///< with times
+  std::map<std::pair<std::uint64_t, std::uint64_t>, Event> in_order_;  ///< by due and id
+  std::vector<Traffic> traffic_;
   std::unique_ptr<Bells[]> bells_;  ///< by rank
   std::vector<std::unique_ptr<SimTransport>> transports_;
 };

@@ -11,6 +11,7 @@
 #include "base/assert.h"
 #include "support/sim/chance.h"
 #include "support/sim/context.h"
+#include "support/sim/in_time.h"
 #include "support/sim/network.h"
 
 namespace kasane::comm::sim {
@@ -254,23 +255,48 @@ tl::unexpected<Error> World::Impl::failed(const std::string& what) const {
 
 // ---- World ------------------------------------------------------------------------------------------------
 
-World::World(std::uint32_t ranks, std::uint64_t seed, const SimOptions& options)
-    : impl_(std::make_unique<Impl>(ranks, seed, options)) {
+World::World(std::uint32_t ranks, std::uint64_t seed, const SimOptions& options) {
   KASANE_CHECK_OP(ranks, >, 0u);
+  if (options.timing)
+    in_time_ = std::make_unique<InTime>(ranks, seed, options);
+  else
+    impl_ = std::make_unique<Impl>(ranks, seed, options);
 }
 World::~World() = default;
 
-Transport& World::transport(Rank r) noexcept { return impl_->net_.transport(r); }
-bool World::step() { return impl_->step(); }
-void World::spawn(Rank rank, std::function<void()> body) { impl_->spawn(rank, std::move(body)); }
-Result<void> World::run() { return impl_->run(); }
-Waiter& World::waiter() noexcept { return *impl_; }
-void World::yield_point() { impl_->yield_point(); }
-std::uint32_t World::random(std::uint32_t bound) {
-  return static_cast<std::uint32_t>(impl_->dice_.below(bound));
+Transport& World::transport(Rank r) noexcept {
+  return (in_time_ ? in_time_->net_ : impl_->net_).transport(r);
 }
-std::uint64_t World::trace_hash() const noexcept { return impl_->trace_.hash(); }
-std::uint64_t World::steps() const noexcept { return impl_->steps_; }
-std::uint64_t World::seed() const noexcept { return impl_->seed_; }
+bool World::step() { return impl_->step(); }
+void World::spawn(Rank rank, std::function<void()> body) {
+  if (in_time_) return in_time_->spawn(rank, std::move(body), /*forever=*/false);
+  impl_->spawn(rank, std::move(body));
+}
+void World::serve(Rank rank, std::function<void()> body) {
+  in_time_->spawn(rank, std::move(body), /*forever=*/true);
+}
+Result<void> World::run() { return in_time_ ? in_time_->run() : impl_->run(); }
+Waiter& World::waiter() noexcept {
+  if (in_time_) return *in_time_;
+  return *impl_;
+}
+void World::yield_point() {
+  if (impl_) impl_->yield_point();
+}
+void World::compute(std::uint64_t ns) { in_time_->compute(ns); }
+void World::poll_until(const std::function<bool()>& ready, std::uint64_t ns) {
+  in_time_->poll_until(ready, ns);
+}
+std::uint64_t World::now_ns() const noexcept { return in_time_->clock(); }
+std::uint32_t World::chain() const noexcept { return in_time_->chain(); }
+const Traffic& World::traffic(Rank r) const noexcept { return in_time_->net_.traffic(raw(r)); }
+std::uint32_t World::random(std::uint32_t bound) {
+  return static_cast<std::uint32_t>((in_time_ ? in_time_->dice_ : impl_->dice_).below(bound));
+}
+std::uint64_t World::trace_hash() const noexcept {
+  return (in_time_ ? in_time_->trace_ : impl_->trace_).hash();
+}
+std::uint64_t World::steps() const noexcept { return in_time_ ? in_time_->steps_ : impl_->steps_; }
+std::uint64_t World::seed() const noexcept { return in_time_ ? in_time_->seed_ : impl_->seed_; }
 
 }  // namespace kasane::comm::sim

@@ -14,6 +14,13 @@
 //   A message: post ──delay──► due at the target, and runs in its next progress(). Its reply: another delay.
 // Every post may be answered `again` without reason.
 //
+// With SimOptions::timing time is virtual instead (sim/timing.h): each thread has a clock, which compute() and
+// what it posts advance; what happens next is what is due first, so there is one history. Without a clock of
+// its own a layer sees these times where the program links kasane_comm_sim_clock.
+//
+//   a message arrives ── a thread of the rank polls: at once
+//                     └─ none does: the rank's service thread, if it sleeps, runs wake_ns later
+//
 // Thread safety: none, there is one OS thread. Unlike other transports it allocates; it is not for signal
 // handlers.
 #pragma once
@@ -22,12 +29,16 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "base/result.h"
 #include "comm/transport.h"
 #include "comm/waiter.h"
+#include "support/sim/timing.h"
 
 namespace kasane::comm::sim {
+
+class InTime;
 
 struct SimOptions {
   std::uint32_t max_delay_steps = 12;  ///< an event becomes due 0 … this many steps after its cause
@@ -49,6 +60,10 @@ struct SimOptions {
   std::uint32_t preempt_permille = 250;   ///< how often yield_point() lets others run
   std::uint64_t step_limit = 10'000'000;  ///< run() gives up after so many steps
   std::size_t stack_bytes = 256 * 1024;   ///< of a scripted thread
+  /// with it nothing is drawn: no delay, order, tear, refusal or preemption; and no thread of the simulator's
+  /// own serves messages (`service`), so a script has one
+  std::optional<Timing> timing = {};
+  std::uint64_t time_limit_ns = 60'000'000'000;  ///< with timing: run() gives up
 };
 
 class World {
@@ -78,6 +93,19 @@ class World {
   /// Where a scripted thread may be preempted; call it wherever another thread's step could matter.
   void yield_point();
 
+  // ---- with timing ----
+  /// A thread that run() does not wait for: the rank's service thread.
+  void serve(Rank, std::function<void()> body);
+  /// The calling thread computes for so long.
+  void compute(std::uint64_t ns);
+  /// The calling thread polls until ready() or for so long.
+  void poll_until(const std::function<bool()>& ready, std::uint64_t ns);
+  /// The clock of the calling thread; outside of threads, of what happened last.
+  [[nodiscard]] std::uint64_t now_ns() const noexcept;
+  /// Messages in a row that led to where the calling thread is.
+  [[nodiscard]] std::uint32_t chain() const noexcept;
+  [[nodiscard]] const Traffic& traffic(Rank) const noexcept;
+
   /// A number below bound from the seeded sequence, for scripts that make choices of their own.
   std::uint32_t random(std::uint32_t bound);
   /// A hash of all decisions so far: equal for equal seeds and programs.
@@ -88,6 +116,7 @@ class World {
  private:
   class Impl;
   std::unique_ptr<Impl> impl_;
+  std::unique_ptr<InTime> in_time_;  ///< one of the two
 };
 
 }  // namespace kasane::comm::sim
