@@ -26,6 +26,8 @@ inline constexpr Suite kSuites[] = {
     {"bfs", "Graph kernels on one file, beside GAPBS, the Graph500 reference and igraph"},
     {"ga",
      "Global Arrays programs on Kasane, in core and beyond DRAM, beside armci-mpi and the kernel's swap"},
+    {"scale",
+     "Where programs stop scaling and why: scripts of them on a simulated cluster of up to 1024 ranks"},
     {"stencil", "Flop/s of a 9-point stencil on N x N doubles, plain and with temporal blocking"},
 };
 

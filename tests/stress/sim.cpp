@@ -16,10 +16,12 @@
 #include <vector>
 
 #include "stress/program.h"
-#include "stress/sim_rank.h"
+#include "support/sim_rank.h"
 
 namespace kasane::stress {
 namespace {
+
+using test::SimLayout, test::SimRank;
 
 constexpr std::uint64_t kFrameAt = SimLayout::kSlotBytes - 1024;  // the frame's offset in its stack
 
@@ -36,8 +38,9 @@ class SimJob {
     // Every second seed with pages that move by themselves, every eighth without classification; in
     // two of three a block stays open from its first release on.
     for (std::uint32_t r = 0; r < ranks; ++r)
-      ranks_.emplace_back(world_, Rank{r}, ranks, pages_, p.seed % 2 == 0, p.seed / 2 % 8 != 0,
-                          static_cast<std::uint8_t>(p.seed % 3 == 0 ? 3 : 1));
+      ranks_.emplace_back(world_, Rank{r}, ranks, pages_,
+                          SimLayout::config(p.seed % 2 == 0, p.seed / 2 % 8 != 0,
+                                            static_cast<std::uint8_t>(p.seed % 3 == 0 ? 3 : 1)));
     next_slot_.assign(ranks, 0);
   }
 

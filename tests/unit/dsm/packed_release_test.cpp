@@ -5,13 +5,13 @@
 
 #include <deque>
 
-#include "stress/sim_rank.h"
+#include "support/sim_rank.h"
 
 namespace kasane {
 namespace {
 
-using stress::SimLayout;
-using stress::SimRank;
+using test::SimLayout;
+using test::SimRank;
 
 constexpr std::uint32_t kRanks = 3;
 constexpr std::uint64_t kBlocks = 48;  ///< of each owner
@@ -23,7 +23,7 @@ TEST_P(PackedRelease, OneMessageToEachOwner) {
   const mem::Pages pages = SimLayout::pages(mem::kPageBytes);
   std::deque<SimRank> ranks;
   for (std::uint32_t r = 0; r < kRanks; ++r)
-    ranks.emplace_back(world, Rank{r}, kRanks, pages, false, true, 0);
+    ranks.emplace_back(world, Rank{r}, kRanks, pages, SimLayout::config(false, true, 0));
   std::deque<Counters> counters(kRanks);
   std::deque<dsm::ThreadContext> contexts;
   for (std::uint32_t r = 0; r < kRanks; ++r)

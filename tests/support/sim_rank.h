@@ -21,9 +21,19 @@
 #include "support/sim/sim.h"
 #include "support/turn_waiter.h"
 
-namespace kasane::stress {
+namespace kasane::test {
 
-/// Where things lie in the space of a simulated job.
+struct SimRankConfig {
+  std::size_t space_bytes = 0;
+  std::uint64_t heap_offset = 0;  ///< from here on pages are watched; stacks lie below
+  std::uint32_t heap_caches = 0;  ///< 0: there is no heap, and no page moves by itself
+  bool draws = false;             ///< every use of a page at another rank draws it there
+  bool classification = true;
+  std::uint8_t releases_until_open = 5;
+  std::uint64_t fault_ns = 0;  ///< with times: of a processor
+};
+
+/// Where things lie in the space of a small job.
 struct SimLayout {
   static constexpr std::size_t kSpaceBytes = 256 << 20;
   static constexpr std::uint64_t kSlotsPerRank = 64;      ///< stacks
@@ -37,41 +47,54 @@ struct SimLayout {
                               mem::Pages::Segment{kHeapOffset, page_bytes}};
     return mem::Pages::create(kSpaceBytes, segments).value();
   }
+  [[nodiscard]] static SimRankConfig config(bool draws = false, bool classification = true,
+                                            std::uint8_t releases_until_open = 3) {
+    return {.space_bytes = kSpaceBytes,
+            .heap_offset = kHeapOffset,
+            .heap_caches = kCaches,
+            .draws = draws,
+            .classification = classification,
+            .releases_until_open = releases_until_open};
+  }
 };
 
 class SimRank {
  public:
   SimRank(comm::sim::World& world, Rank rank, std::uint32_t ranks, const mem::Pages& pages,
-          bool draws = false, bool classification = true, std::uint8_t releases_until_open = 3)
+          const SimRankConfig& config)
       : world_(world),
+        config_(config),
         transport(world.transport(rank)),
         waiter(world, transport),
-        reservation_(mem::reserve_space(SimLayout::kSpaceBytes).value()),
-        space(mem::Space::create(reservation_, SimLayout::kSpaceBytes).value()) {
+        reservation_(mem::reserve_space(config.space_bytes).value()),
+        space(mem::Space::create(reservation_, config.space_bytes).value()) {
     KASANE_CHECK(transport.attach(gas::kFrames, space.frames_fd(), space.a(0), space.bytes()).has_value());
     attach(gas::kDirectory, gas::Directory::region_bytes(pages, ranks), directory_memory_);
     directory.emplace(transport, pages);
     sharing = gas::Sharing::create(
                   transport, *directory,
-                  {classification, SimLayout::kHeapOffset, SimLayout::kSpaceBytes - SimLayout::kHeapOffset})
+                  {config.classification, config.heap_offset, config.space_bytes - config.heap_offset})
                   .value();
     addresses = gas::AddressCache::create({transport, *directory, sharing.get()}).value();
     table_.emplace(mem::BlockTable::create(space.blocks()).value());
     cached_.emplace(mem::BlockSet::create(space.blocks()).value());
     dirty_.emplace(mem::BlockSet::create(space.blocks()).value());
     engine = mem::CheckedEngine::create(space).value();
-    const gas::Heap::Config config{SimLayout::kHeapOffset, SimLayout::kSpaceBytes - SimLayout::kHeapOffset,
-                                   SimLayout::kCaches};
-    attach(gas::kHeap, gas::Heap::region_bytes(config, ranks), heap_memory_);
-    // Every use of a page at another rank draws it here.
-    // a seed's history has no clock
-    auto_relocator =
-        gas::AutoRelocator::create(transport, *directory, {config.offset, config.bytes, 1, [] { return 0u; }})
-            .value();
+    if (config.heap_caches != 0) {
+      attach(gas::kHeap, gas::Heap::region_bytes(heap_config(), ranks), heap_memory_);
+      // Every use of a page at another rank draws it here.
+      // a seed's history has no clock
+      auto_relocator =
+          gas::AutoRelocator::create(
+              transport, *directory,
+              {config.heap_offset, config.space_bytes - config.heap_offset, 1, [] { return 0u; }})
+              .value();
+    }
     coherence.emplace(dsm::Parts{space, *table_, *cached_, *dirty_, *engine, transport, *addresses, *sharing,
-                                 draws ? &*auto_relocator : nullptr, nullptr, nullptr, releases_until_open});
+                                 config.draws ? &*auto_relocator : nullptr, nullptr, nullptr,
+                                 config.releases_until_open});
     mover = &coherence->mover;
-    heap.emplace(transport, config, *directory, *mover, coherence->moves);
+    if (config.heap_caches != 0) heap.emplace(transport, heap_config(), *directory, *mover, coherence->moves);
     KASANE_CHECK(engine->start(&SimRank::on_fault, this).has_value());
     engine->set_preemption(&SimRank::preempt, this);
   }
@@ -79,7 +102,7 @@ class SimRank {
   SimRank& operator=(const SimRank&) = delete;
   ~SimRank() {
     engine->stop();
-    ::munmap(reservation_, SimLayout::kSpaceBytes);
+    ::munmap(reservation_, config_.space_bytes);
   }
 
   /// A load or store of a script's thread, with whatever faults it takes.
@@ -92,7 +115,6 @@ class SimRank {
     KASANE_CHECK(engine->write(offset, from, n).has_value(), "a script writes where nothing is allocated");
   }
 
- private:
   struct Memory {
     std::byte* at = nullptr;
     std::size_t bytes = 0;
@@ -100,6 +122,7 @@ class SimRank {
       if (at != nullptr) ::munmap(at, bytes);
     }
   };
+  /// Makes a region of this rank, zeroed.
   std::byte* attach(comm::RegionId id, std::size_t bytes, Memory& memory) {
     void* p =
         ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -109,10 +132,13 @@ class SimRank {
     KASANE_CHECK(transport.attach(id, -1, memory.at, bytes).has_value());
     return memory.at;
   }
+
+ private:
   // Others may run while a fault waits, and leave their own context in `current`.
   static bool on_fault(void* self, std::uint64_t offset, mem::Access wanted, mem::Served) {
     auto& rank = *static_cast<SimRank*>(self);
     dsm::ThreadContext* mine = rank.current;
+    if (rank.config_.fault_ns != 0) rank.world_.compute(rank.config_.fault_ns);
     const bool good = rank.coherence->faults.serve(*mine, offset, wanted);
     rank.current = mine;
     return good;
@@ -124,17 +150,23 @@ class SimRank {
     rank.current = mine;
   }
 
+  [[nodiscard]] gas::Heap::Config heap_config() const noexcept {
+    return {config_.heap_offset, config_.space_bytes - config_.heap_offset, config_.heap_caches};
+  }
+
   comm::sim::World& world_;
+  const SimRankConfig config_;
 
  public:
   comm::Transport& transport;
-  test::TurnWaiter waiter;
+  TurnWaiter waiter;
 
  private:
   std::byte* reservation_;
   Memory directory_memory_, heap_memory_;
 
  public:
+  Memory threads_memory;  ///< for scripts that have a scheduler
   mem::Space space;
   std::optional<gas::Directory> directory;
   std::unique_ptr<gas::AddressCache> addresses;
@@ -153,4 +185,4 @@ class SimRank {
   dsm::ThreadContext* current = nullptr;
 };
 
-}  // namespace kasane::stress
+}  // namespace kasane::test

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// A simulated cluster for kasane bench scale: the shipping sched, gas, dsm, collectives and the protocols of
+// sync records, one of each a rank, over the simulator's times. A worker (a scripted thread) a rank does what
+// ult's worker does around them: its deque, ready list, search and sleep; a service thread answers requests.
+// What runs on it is a script, not a stack: it says what it computes (a time), loads, stores and waits for.
+//
+// Thread safety: none (as the simulator).
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/deque.h"
+#include "base/random.h"
+#include "comm/collectives/collectives.h"
+#include "sched/scheduler.h"
+#include "sched/words.h"
+#include "support/sim_rank.h"
+#include "ult/controls.h"
+#include "ult/sync_record_step.h"
+
+namespace kasane::scale {
+
+class Cluster;
+class Member;
+
+/// A name of a mutex or barrier: a sync record of a rank.
+struct SyncName {
+  Rank rank{0};
+  std::uint32_t index = 0;
+};
+
+/// Where the time of a rank went, ns.
+struct Parts {
+  std::uint64_t compute = 0, misses = 0, transfers = 0, fences = 0, steals = 0, locks = 0, idle = 0;
+};
+
+/// A thread that forks: children run one after the other on its worker unless they are stolen; it joins them
+/// all, and then computes once more.
+struct Node {
+  std::uint64_t a = 0, b = 0;  ///< what the program makes of it
+};
+class ForkJoin {
+ public:
+  virtual ~ForkJoin() = default;
+  virtual std::uint64_t children(const Node&, std::vector<Node>& into) = 0;  ///< returns the time before, ns
+  virtual std::uint64_t after(const Node&) { return 0; }
+  /// What it loads and stores before it forks, and when it has joined.
+  virtual void touch(Member&, const Node&, bool /*joined*/) {}
+};
+
+/// One rank.
+class Member final : public ult::Edges, public ult::StackMover {
+ public:
+  Member(Cluster&, Rank);
+  ~Member() override = default;
+
+  // ---- what a script's thread does; on the rank's worker ----
+  void compute(std::uint64_t ns);
+  void read(std::uint64_t offset, std::size_t bytes);
+  void write(std::uint64_t offset, std::size_t bytes);
+  void wait(SyncName barrier);
+  void lock(SyncName mutex);
+  void unlock(SyncName mutex);
+  /// A one-sided operation on global memory, as get, put and atomics of the program are made of.
+  void get(std::uint64_t offset, std::size_t bytes);
+  void put(std::uint64_t offset, std::size_t bytes);
+  void add(std::uint64_t offset);
+  void allreduce(std::size_t doubles);
+  void barrier_of_collectives() { collectives->barrier(); }
+  /// Until the other end of a fork and join has ended.
+  void run_root(ForkJoin&, const Node&);
+  void work(ForkJoin&);
+
+  [[nodiscard]] Rank rank() const noexcept { return me_; }
+  [[nodiscard]] std::uint32_t ranks() const noexcept;
+  [[nodiscard]] Parts parts() const noexcept;
+  [[nodiscard]] std::uint64_t random(std::uint64_t bound) { return random_.below(bound); }
+  void new_mutex(std::uint32_t index);
+  void new_barrier(std::uint32_t index, std::uint32_t n);
+
+  test::SimRank sim;
+  Counters counters, service_counters;
+  dsm::ThreadContext context, service_context;
+  std::unique_ptr<comm::Collectives> collectives;
+
+ private:
+  friend class Cluster;
+  struct Task;
+
+  // ult::Edges
+  std::uint32_t cross(Rank source, Account, ult::ReleaseMark) override;
+  void ask_release(Rank source) override;
+  void release(Account) override;
+  void acquire(Account) override;
+  // ult::StackMover
+  void adopt(StackId, std::uintptr_t live_lo, std::uintptr_t live_hi, Rank from) override;
+  void surrender(StackId) override;
+  void reclaim(StackId) override;
+
+  void serve();
+  SlotId allocate();
+  void free(SlotId);
+  void push(SlotId);
+  void make_ready(SlotId, Rank);
+  SlotId take_ready();
+  SlotId look_around();
+  bool something_to_do();
+  SlotId search(bool (*stop)(void*), void* argument);
+  SlotId next_thread(bool (*stop)(void*), void* argument);
+  void wait_for_own_slot(Account);
+  template <class Machine>
+  ult::Word run(SyncName, Machine);
+  ult::Word perform(SyncName, const ult::SyncStep&);
+  SlotId step(ForkJoin&, SlotId);
+  [[nodiscard]] std::uint64_t frame_of(SlotId) const noexcept;
+
+  Cluster& cluster_;
+  Rank me_;
+  ult::Layout layout_;
+  std::byte* region_;
+  sched::RegionWords words_;
+  ult::Controls controls_;
+  Deque<>* deque_;
+  ult::Config config_;
+  std::optional<sched::Scheduler> scheduler_;
+  std::vector<SlotId> free_;
+  std::uint32_t never_used_ = 0;
+  SlotId own_ = kNoSlot;  ///< of the script's thread that stays here
+  Random random_;
+  std::uint64_t compute_ns_ = 0, transfer_ns_ = 0, began_ = 0;
+  std::vector<std::byte> buffer_;
+};
+
+struct ClusterOptions {
+  std::uint32_t ranks = 2;
+  comm::sim::Timing timing = comm::sim::Timing::rdma();
+  std::uint64_t heap_bytes = 0;
+  std::uint64_t page_bytes = mem::kPageBytes;
+  std::uint64_t seed = 1;
+};
+
+class Cluster {
+ public:
+  static constexpr std::uint32_t kSlots = 128;  ///< threads of a rank
+  static constexpr std::size_t kStackBytes = 64 * 1024;
+  /// Control blocks know addresses: stacks as if they lay here.
+  static constexpr std::uintptr_t kStacksAt = std::uintptr_t{1} << 44;
+
+  explicit Cluster(const ClusterOptions&);
+  ~Cluster();
+
+  /// Names owners of pages of the heap, which begins at heap(): before run().
+  template <class Owner>
+  void place(std::uint64_t offset, std::uint64_t bytes, const Owner& owner) {
+    const PageId first = pages_.page_of(offset);
+    members_.front()->sim.directory->name_fresh(members_.front()->context.io, first,
+                                                (bytes + options_.page_bytes - 1) / options_.page_bytes,
+                                                [&](PageId page) { return owner(raw(page) - raw(first)); });
+  }
+  [[nodiscard]] std::uint64_t heap() const noexcept { return heap_offset_; }
+  /// body on every rank's worker, as a team's members do; until all have ended.
+  Result<void> run_team(const std::function<void(Member&)>& body);
+  /// root at rank 0, all ranks take part.
+  Result<void> run_tree(ForkJoin&, const Node& root);
+
+  [[nodiscard]] std::uint32_t ranks() const noexcept { return options_.ranks; }
+  [[nodiscard]] Member& member(std::uint32_t r) noexcept { return *members_[r]; }
+  [[nodiscard]] std::uint64_t elapsed_ns() const noexcept { return elapsed_ns_; }
+  [[nodiscard]] std::uint32_t longest_chain() const noexcept { return chain_; }
+  /// Since the run began.
+  [[nodiscard]] comm::sim::Traffic traffic(std::uint32_t rank) const noexcept;
+
+  comm::sim::World world;
+
+ private:
+  friend class Member;
+  void begin();
+  void end();
+
+  ClusterOptions options_;
+  std::uint64_t heap_offset_, space_bytes_;
+  mem::Pages pages_;
+  std::vector<std::unique_ptr<Member>> members_;
+  std::vector<comm::sim::Traffic> before_;
+  std::vector<std::unique_ptr<Member::Task>> tasks_;  ///< by slot
+  bool over_ = false;
+  std::uint64_t began_ns_ = 0, elapsed_ns_ = 0;
+  std::uint32_t chain_ = 0, chain_before_ = 0;
+};
+
+}  // namespace kasane::scale

@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scale/programs.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace kasane::scale {
+namespace {
+
+constexpr std::uint64_t kBlock = mem::kBlockBytes, kPage = mem::kPageBytes;
+constexpr SyncName kBarrier{Rank{0}, 0};
+
+/// Equal consecutive shares of the heap, the first at rank 0.
+void place_blocks(Cluster& c, std::uint64_t bytes) {
+  const std::uint64_t pages = bytes / kPage, each = std::max<std::uint64_t>(1, pages / c.ranks());
+  c.place(c.heap(), bytes, [&](std::uint64_t page) {
+    return Rank{static_cast<std::uint32_t>(std::min<std::uint64_t>(page / each, c.ranks() - 1))};
+  });
+}
+
+// ---- fork and join ----
+
+/// fib(n) down to a cutoff: two children each. a = n.
+class Fib final : public ForkJoin {
+ public:
+  explicit Fib(std::uint64_t cutoff) : cutoff_(cutoff) {}
+  std::uint64_t children(const Node& n, std::vector<Node>& into) override {
+    if (n.a <= cutoff_) return total += leaf(n.a), leaf(n.a);
+    into = {{n.a - 1, 0}, {n.a - 2, 0}};
+    return 0;
+  }
+  std::uint64_t total = 0;
+
+ private:
+  static std::uint64_t leaf(std::uint64_t n) {
+    std::uint64_t a = 1, b = 1;
+    for (; n > 1; --n) a = std::exchange(b, a + b);
+    return a * 2;  // 2 ns a call
+  }
+  std::uint64_t cutoff_;
+};
+
+/// A geometric tree, as uts: a = state of the node's random numbers, b = depth and, as a loop over a node's
+/// children is cut in halves, which of them (none: the node itself). Below `grain` levels a subtree is one
+/// thread's.
+class Uts final : public ForkJoin {
+ public:
+  Uts(std::uint64_t depth, std::uint64_t grain) : depth_(depth), grain_(grain) {}
+  std::uint64_t children(const Node& n, std::vector<Node>& into) override {
+    const Some some = some_of(n);
+    if (some.count == 1) return children(child(n, some.first), into);
+    if (some.count > 1) {
+      const std::uint64_t half = some.count / 2;
+      into = {range(n, {some.depth, some.first, half}),
+              range(n, {some.depth, some.first + half, some.count - half})};
+      return 0;
+    }
+    if (some.depth + grain_ >= depth_) {
+      const std::uint64_t ns = kNodeNs * subtree(n);
+      total += ns;
+      return ns;
+    }
+    total += kNodeNs;
+    const std::uint64_t k = some.depth == 0 ? kOfRoot : degree(n);
+    if (k != 0) into = {range(n, {some.depth, 0, k})};
+    return kNodeNs;
+  }
+  std::uint64_t total = 0;
+
+ private:
+  static constexpr std::uint64_t kNodeNs = 100;  // a SHA-1, about
+  static constexpr std::uint64_t kOfRoot = 2000;
+  struct Some {
+    std::uint64_t depth, first, count;
+  };
+  static Some some_of(const Node& n) { return {n.b & 0xFFFF, n.b >> 16 & 0xFFFFFF, n.b >> 40}; }
+  static Node range(const Node& n, const Some& s) { return {n.a, s.depth | s.first << 16 | s.count << 40}; }
+  static Node child(const Node& n, std::uint64_t i) {
+    std::uint64_t state = n.a ^ (i + 1) * 0x9E3779B97F4A7C15u;
+    return {splitmix64(state), (n.b & 0xFFFF) + 1};
+  }
+  std::uint64_t degree(const Node& n) const {
+    std::uint64_t state = n.a;
+    // geometric, of mean 4 at the root and 0 at the leaves: uts' linear shape
+    const double mean = 4.0 * (1.0 - static_cast<double>(n.b & 0xFFFF) / static_cast<double>(depth_ + 1));
+    const double u = static_cast<double>(splitmix64(state) >> 11) * 0x1p-53;
+    return static_cast<std::uint64_t>(std::log(1 - u) / std::log(mean / (1 + mean)));
+  }
+  std::uint64_t subtree(const Node& n) const {
+    std::uint64_t nodes = 1;
+    if ((n.b & 0xFFFF) >= depth_) return nodes;
+    for (std::uint64_t i = 0, k = degree(n); i < k; ++i) nodes += subtree(child(n, i));
+    return nodes;
+  }
+  std::uint64_t depth_, grain_;
+};
+
+/// Quarters are sorted, then merged in pairs; a = first block, b = blocks. A merge is one thread of as many
+/// bytes as both halves have, since the script touches each block that it reads and writes.
+class Cilksort final : public ForkJoin {
+ public:
+  Cilksort(std::uint64_t heap, std::uint64_t blocks, std::uint64_t leaf)
+      : heap_(heap), all_(blocks), leaf_(leaf) {}
+  std::uint64_t children(const Node& n, std::vector<Node>& into) override {
+    if (is_merge(n)) {
+      const std::uint64_t first = n.a, count = n.b & ~kMerge;
+      if (count <= leaf_) return spend(count * kMergeNs);
+      into = {{first, (count / 2) | kMerge}, {first + count / 2, (count - count / 2) | kMerge}};
+      return 0;
+    }
+    if (n.b <= leaf_) return spend(n.b * kSortNs * static_cast<std::uint64_t>(std::bit_width(n.b * 512)));
+    const std::uint64_t half = n.b / 2;
+    into = {{n.a, half}, {n.a + half, n.b - half}};
+    return 0;
+  }
+  /// Sorted halves are merged by a flat split into pieces of a leaf, inline.
+  void touch(Member& me, const Node& n, bool joined) override {
+    const std::uint64_t count = n.b & ~kMerge;
+    if (!joined && count <= leaf_ && !is_merge(n)) return use(me, n.a, count);
+    if (joined && !is_merge(n) && count > leaf_) merge(me, n);
+  }
+  std::uint64_t after(const Node& n) override {
+    const std::uint64_t count = n.b & ~kMerge;
+    return !is_merge(n) && count > leaf_ ? spend(std::min(count, leaf_ * 4) * kMergeNs) : 0;
+  }
+  std::uint64_t total = 0;
+
+ private:
+  static constexpr std::uint64_t kMerge = std::uint64_t{1} << 63;
+  static constexpr std::uint64_t kSortNs = 512, kMergeNs = 2048;  // a block of 512 keys: 1 ns a key and level
+  static bool is_merge(const Node& n) { return (n.b & kMerge) != 0; }
+  std::uint64_t spend(std::uint64_t ns) { return total += ns, ns; }
+  void use(Member& me, std::uint64_t first, std::uint64_t count) {
+    for (std::uint64_t i = 0; i < count; ++i) me.read(heap_ + (first + i) * kBlock, kBlock);
+    for (std::uint64_t i = 0; i < count; ++i) me.write(heap_ + (first + i) * kBlock, kBlock);
+  }
+  void merge(Member& me, const Node& n) { use(me, n.a, std::min(n.b, leaf_ * 4)); }
+  std::uint64_t heap_, all_, leaf_;
+};
+
+template <class Program, class... Args>
+Result<std::uint64_t> tree(Cluster& c, const Node& root, Args... args) {
+  Program program(args...);
+  KASANE_TRY(c.run_tree(program, root));
+  return program.total;
+}
+Result<std::uint64_t> fib(Cluster& c, bool quick) { return tree<Fib>(c, {quick ? 30u : 41u, 0}, 20u); }
+Result<std::uint64_t> uts(Cluster& c, bool quick) { return tree<Uts>(c, {19, 0}, quick ? 6u : 13u, 4u); }
+Result<std::uint64_t> cilksort(Cluster& c, bool quick) {
+  const std::uint64_t blocks = quick ? 1024 : 8192;
+  place_blocks(c, blocks * kBlock);
+  return tree<Cilksort>(c, {0, blocks}, c.heap(), blocks, quick ? 16u : 32u);
+}
+
+// ---- teams ----
+
+/// So many barriers, with 100 us of work between.
+Result<std::uint64_t> barriers(Cluster& c, bool quick) {
+  const int steps = quick ? 3 : 10;
+  c.member(0).new_barrier(0, c.ranks());
+  KASANE_TRY(c.run_team([=](Member& me) {
+    for (int i = 0; i < steps; ++i) me.compute(100'000), me.wait(kBarrier);
+  }));
+  return std::uint64_t{c.ranks()} * static_cast<std::uint64_t>(steps) * 100'000;
+}
+Result<std::uint64_t> collectives(Cluster& c, bool quick) {
+  const int steps = quick ? 3 : 10;
+  KASANE_TRY(c.run_team([=](Member& me) {
+    for (int i = 0; i < steps; ++i) me.compute(100'000), me.barrier_of_collectives(), me.allreduce(1);
+  }));
+  return std::uint64_t{c.ranks()} * static_cast<std::uint64_t>(steps) * 100'000;
+}
+
+/// Rows in strips: a member reads the last row of the strip above and the first of the one below, which it
+/// wrote in the step before, and meets the others. 32768 x 32768 doubles; of its strip a member touches the
+/// two rows that others read, the rest is time: 1 ns an element (bandwidth of memory).
+Result<std::uint64_t> heat(Cluster& c, bool quick) {
+  const std::uint64_t columns = quick ? 4096 : 32768, row = columns * 8, steps = quick ? 2 : 4;
+  const std::uint64_t each = 4 * row;  // of two grids, the first and the last row
+  place_blocks(c, c.ranks() * each);
+  c.member(0).new_barrier(0, c.ranks());
+  const std::uint64_t ns = columns * columns;  // of a step
+  KASANE_TRY(c.run_team([&, columns, row, each](Member& me) {
+    const auto at = [&](std::uint32_t r, std::uint64_t grid, std::uint64_t last) {
+      return c.heap() + r * each + (grid * 2 + last) * row;
+    };
+    const std::uint32_t r = raw(me.rank());
+    for (std::uint64_t step = 0; step < steps; ++step) {
+      const std::uint64_t from = step % 2, to = 1 - from;
+      if (r > 0) me.read(at(r - 1, from, 1), row);
+      if (r + 1 < me.ranks()) me.read(at(r + 1, from, 0), row);
+      me.compute(ns / me.ranks());
+      me.write(at(r, to, 0), row);
+      me.write(at(r, to, 1), row);
+      me.wait(kBarrier);
+    }
+    static_cast<void>(columns);
+  }));
+  return ns * steps;
+}
+
+/// Rows of a sparse matrix in parts: a step reads the parts of the vector that its columns name (of all ranks,
+/// as NPB's random columns do: here 16 others), multiplies, and sums two numbers over all.
+Result<std::uint64_t> cg(Cluster& c, bool quick) {
+  const std::uint64_t n = quick ? 1 << 14 : 1 << 20, steps = quick ? 2 : 5;  // rows; 100 elements a row
+  const std::uint64_t each = (n / c.ranks() * 8 + kPage - 1) / kPage * kPage;
+  place_blocks(c, c.ranks() * each);
+  c.member(0).new_barrier(0, c.ranks());
+  const std::uint64_t ns = n * 100;  // of a step
+  KASANE_TRY(c.run_team([&](Member& me) {
+    const std::uint64_t mine = c.heap() + raw(me.rank()) * each,
+                        bytes = std::max<std::uint64_t>(8, n / me.ranks() * 8);
+    for (std::uint64_t step = 0; step < steps; ++step) {
+      for (std::uint32_t i = 0; i < std::min(16u, me.ranks() - 1); ++i) {
+        const std::uint64_t other = (raw(me.rank()) + 1 + me.random(me.ranks() - 1)) % me.ranks();
+        me.read(c.heap() + other * each, bytes);
+      }
+      me.compute(ns / me.ranks());
+      me.allreduce(1);
+      me.write(mine, bytes);
+      me.allreduce(1);
+      me.wait(kBarrier);
+    }
+  }));
+  return ns * steps;
+}
+
+/// Bodies in parts; each step rank 0 builds the upper tree, which all read, and each reads what it needs of 8
+/// near parts; then all meet.
+Result<std::uint64_t> barnes_hut(Cluster& c, bool quick) {
+  const std::uint64_t bodies = quick ? 1 << 14 : 1 << 20, steps = quick ? 2 : 3;
+  const std::uint64_t tree_bytes = 16 * kBlock, each = kPage;
+  c.place(c.heap(), kPage, [](std::uint64_t) { return Rank{0}; });
+  c.place(c.heap() + kPage, c.ranks() * each,
+          [](std::uint64_t page) { return Rank{static_cast<std::uint32_t>(page)}; });
+  c.member(0).new_barrier(0, c.ranks());
+  const std::uint64_t ns = bodies * 10'000;  // 10 us a body and step
+  KASANE_TRY(c.run_team([&](Member& me) {
+    const auto part = [&](std::uint64_t r) { return c.heap() + kPage + r * each; };
+    for (std::uint64_t step = 0; step < steps; ++step) {
+      if (raw(me.rank()) == 0) me.compute(100'000), me.write(c.heap(), tree_bytes);
+      me.wait(kBarrier);
+      me.read(c.heap(), tree_bytes);
+      for (std::uint32_t i = 1; i <= std::min(8u, me.ranks() - 1); ++i)
+        me.read(part((raw(me.rank()) + i) % me.ranks()), 8 * kBlock);
+      me.compute(ns / me.ranks());
+      me.write(part(raw(me.rank())), 8 * kBlock);
+      me.wait(kBarrier);
+    }
+  }));
+  return ns * steps;
+}
+
+/// Level by level: a member sends what it has found to 16 others' parts of the next frontier in pieces (puts),
+/// meets the others, and all count the frontier.
+Result<std::uint64_t> bfs(Cluster& c, bool quick) {
+  const std::uint64_t edges = std::uint64_t{1} << (quick ? 20 : 28), levels = quick ? 3 : 7;
+  place_blocks(c, c.ranks() * kPage);
+  c.member(0).new_barrier(0, c.ranks());
+  const std::uint64_t ns = edges / levels * 5;  // 5 ns an edge
+  KASANE_TRY(c.run_team([&](Member& me) {
+    for (std::uint64_t level = 0; level < levels; ++level) {
+      me.compute(ns / me.ranks());
+      const std::uint64_t bytes = std::min<std::uint64_t>(kPage, edges / levels / me.ranks() * 8 / 16);
+      for (std::uint32_t i = 0; i < 16; ++i) me.put(c.heap() + me.random(me.ranks()) * kPage, bytes);
+      me.allreduce(1);
+      me.wait(kBarrier);
+    }
+  }));
+  return ns * levels;
+}
+
+/// As kmers: counts in a table that is spread over all; each update is an atomic at its place.
+Result<std::uint64_t> updates(Cluster& c, bool quick) {
+  const std::uint64_t all = quick ? 1 << 12 : 1 << 18;
+  place_blocks(c, c.ranks() * kPage);
+  const std::uint64_t each = all / c.ranks();
+  KASANE_TRY(c.run_team([&](Member& me) {
+    for (std::uint64_t i = 0; i < each; ++i) {
+      me.compute(2'000);
+      me.add(c.heap() + me.random(me.ranks() * kPage / 8) * 8);
+    }
+    me.barrier_of_collectives();
+  }));
+  return each * c.ranks() * 2'000;
+}
+
+/// A queue under a lock for every 16 ranks: who takes an element works 200 us on it.
+Result<std::uint64_t> queues(Cluster& c, bool quick) {
+  const std::uint64_t each = quick ? 2 : 8;
+  const std::uint32_t queues = (c.ranks() + 15) / 16;
+  place_blocks(c, c.ranks() * kPage);
+  for (std::uint32_t q = 0; q < queues; ++q) c.member(q).new_mutex(0);
+  KASANE_TRY(c.run_team([&](Member& me) {
+    for (std::uint64_t i = 0; i < each; ++i) {
+      const std::uint32_t q = static_cast<std::uint32_t>(me.random(queues));
+      const SyncName mutex{Rank{q}, 0};
+      me.lock(mutex);
+      me.read(c.heap() + q * kPage, 64);
+      me.write(c.heap() + q * kPage, 64);
+      me.unlock(mutex);
+      me.compute(200'000);
+    }
+    me.barrier_of_collectives();
+  }));
+  return each * c.ranks() * 200'000;
+}
+
+/// Tiles of a dgemm: a get of two tiles of 32 KiB, 2 ms of multiplication, an accumulate (get and put).
+Result<std::uint64_t> ga(Cluster& c, bool quick) {
+  const std::uint64_t tiles = quick ? 64 : 4096, bytes = 32 * 1024;
+  place_blocks(c, c.ranks() * kPage);
+  const std::uint64_t each = std::max<std::uint64_t>(1, tiles / c.ranks());
+  KASANE_TRY(c.run_team([&](Member& me) {
+    const auto tile = [&] { return c.heap() + me.random(me.ranks()) * kPage; };
+    for (std::uint64_t i = 0; i < each; ++i) {
+      me.add(c.heap());  // the counter of tasks, NXTVAL
+      me.get(tile(), bytes);
+      me.get(tile(), bytes);
+      me.compute(2'000'000);
+      const std::uint64_t to = tile();
+      me.get(to, bytes);
+      me.put(to, bytes);
+    }
+    me.barrier_of_collectives();
+  }));
+  return each * c.ranks() * 2'000'000;
+}
+
+}  // namespace
+
+const std::vector<Script>& scripts() {
+  static const std::vector<Script> all{
+      {.name = "fib", .what = "fork and join, small leaves", .run = fib},
+      {.name = "uts", .what = "an unbalanced tree", .run = uts},
+      {.name = "cilksort", .what = "a sort by fork and join", .together = 8192 * kBlock, .run = cilksort},
+      {.name = "heat", .what = "a stencil of strips", .heap_each = 4 * 32768 * 8, .run = heat},
+      {.name = "cg", .what = "a sparse solver", .heap_each = kPage, .together = 8 << 20, .run = cg},
+      {.name = "barnes_hut", .what = "bodies, a tree of all", .heap_each = 2 * kPage, .run = barnes_hut},
+      {.name = "bfs", .what = "level by level, by puts", .heap_each = kPage, .run = bfs},
+      {.name = "updates", .what = "atomics at random", .heap_each = kPage, .run = updates},
+      {.name = "queues", .what = "queues under locks", .heap_each = kPage, .run = queues},
+      {.name = "ga", .what = "gets, puts, accumulates of tiles", .heap_each = kPage, .run = ga},
+      {.name = "barriers", .what = "a team that meets", .run = barriers},
+      {.name = "collectives", .what = "barrier and allreduce of comm", .run = collectives},
+  };
+  return all;
+}
+
+}  // namespace kasane::scale
