@@ -2,6 +2,7 @@
 #include "scale/cluster.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "base/assert.h"
@@ -53,6 +54,7 @@ struct Member::Task {
   enum class At : std::uint8_t { begins, forks, joins };
   Node node;
   At at = At::begins;
+  std::uint32_t phase = 0;
   bool moved = false;  ///< its stack was handed back by another rank
   SlotId parent = kNoSlot;
   std::uint32_t place = 0;  ///< which child
@@ -106,7 +108,7 @@ void Member::read(std::uint64_t offset, std::size_t bytes) {
 void Member::write(std::uint64_t offset, std::size_t bytes) {
   buffer_.resize(std::max(buffer_.size(), bytes));
   // other bytes than before, or there is nothing to send
-  for (std::size_t i = 0; i < bytes; i += 8) buffer_[i] = static_cast<std::byte>(random_.below(256));
+  std::memset(buffer_.data(), ++fill_, bytes);
   sim.write(context, offset, buffer_.data(), bytes);
 }
 
@@ -217,6 +219,7 @@ bool Member::something_to_do() {
 /// As ult's PoolCore::search() and IdleWorkers::sleep(), for one worker.
 SlotId Member::search(bool (*stop)(void*), void* argument) {
   const Spent spent(counters, Account::idle);
+  idle_since_ns_ = cluster_.world.now_ns();
   const auto hungry = atomic(controls_.own_word(ult::Layout::hungry_workers()));
   hungry.fetch_add(1);
   SlotId slot = kNoSlot;
@@ -239,6 +242,7 @@ SlotId Member::search(bool (*stop)(void*), void* argument) {
     give_up = now_ns() + kSpinNs;
   }
   hungry.fetch_sub(1);
+  idle_since_ns_ = 0;
   return slot;
 }
 
@@ -374,10 +378,9 @@ SlotId Member::step(ForkJoin& program, SlotId slot) {
   Task& task = *cluster_.tasks_[raw(slot)];
   switch (task.at) {
     case Task::At::begins: {
-      program.touch(*this, task.node, false);
+      if (task.phase == 0) program.touch(*this, task.node);
       task.children.clear();
-      task.started.clear();
-      const std::uint64_t ns = program.children(task.node, task.children);
+      const std::uint64_t ns = program.children(task.node, task.phase++, task.children);
       compute(ns + kForkNs * task.children.size());
       task.at = Task::At::forks;
       return slot;
@@ -392,6 +395,7 @@ SlotId Member::step(ForkJoin& program, SlotId slot) {
       Task& other = *cluster_.tasks_[raw(child)];
       other.node = task.children[task.started.size()];
       other.at = Task::At::begins;
+      other.phase = 0;
       other.parent = slot;
       other.place = static_cast<std::uint32_t>(task.started.size());
       task.started.push_back(child);
@@ -420,8 +424,11 @@ SlotId Member::step(ForkJoin& program, SlotId slot) {
     task.started.pop_back();
     free(child);
   }
-  program.touch(*this, task.node, true);
-  compute(program.after(task.node) + kExitNs);
+  if (task.phase < program.phases(task.node)) {
+    task.at = Task::At::begins;
+    return slot;
+  }
+  compute(kExitNs);
   if (task.parent != kNoSlot) write(frame_of(task.parent) + 8 * task.place, 8);
   if (layout_.birth_rank(slot) != me_) {
     surrender(StackId{raw(slot)});
@@ -475,6 +482,8 @@ Parts Member::parts() const noexcept {
   p.steals = ns(Account::steal);
   p.locks = ns(Account::wait_locks);
   p.idle = ns(Account::idle) + ns(Account::wait_barriers) + ns(Account::wait_joins);
+  if (idle_since_ns_ != 0)
+    p.idle += cluster_.began_ns_ + cluster_.elapsed_ns_ - idle_since_ns_;  // at the end
   return p;
 }
 

@@ -39,18 +39,19 @@ struct Parts {
   std::uint64_t compute = 0, misses = 0, transfers = 0, fences = 0, steals = 0, locks = 0, idle = 0;
 };
 
-/// A thread that forks: children run one after the other on its worker unless they are stolen; it joins them
-/// all, and then computes once more.
+/// A thread that forks, in phases: the children of one run one after the other on its worker unless they are
+/// stolen; it joins them all, and then begins the next.
 struct Node {
   std::uint64_t a = 0, b = 0;  ///< what the program makes of it
 };
 class ForkJoin {
  public:
   virtual ~ForkJoin() = default;
-  virtual std::uint64_t children(const Node&, std::vector<Node>& into) = 0;  ///< returns the time before, ns
-  virtual std::uint64_t after(const Node&) { return 0; }
-  /// What it loads and stores before it forks, and when it has joined.
-  virtual void touch(Member&, const Node&, bool /*joined*/) {}
+  /// The children of a phase, from 0 on. Returns the time before they are forked, ns.
+  virtual std::uint64_t children(const Node&, std::uint32_t phase, std::vector<Node>& into) = 0;
+  [[nodiscard]] virtual std::uint32_t phases(const Node&) const { return 1; }
+  /// What it loads and stores when it begins.
+  virtual void touch(Member&, const Node&) {}
 };
 
 /// One rank.
@@ -132,8 +133,10 @@ class Member final : public ult::Edges, public ult::StackMover {
   std::uint32_t never_used_ = 0;
   SlotId own_ = kNoSlot;  ///< of the script's thread that stays here
   Random random_;
-  std::uint64_t compute_ns_ = 0, transfer_ns_ = 0, began_ = 0;
+  std::uint64_t compute_ns_ = 0, transfer_ns_ = 0;
+  std::uint64_t idle_since_ns_ = 0;  ///< 0: it has work
   std::vector<std::byte> buffer_;
+  std::uint8_t fill_ = 0;
 };
 
 struct ClusterOptions {

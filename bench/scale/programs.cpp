@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::uint64_t kBlock = mem::kBlockBytes, kPage = mem::kPageBytes;
 constexpr SyncName kBarrier{Rank{0}, 0};
+constexpr std::uint64_t kSortBlocks = 16384;
 
 /// Equal consecutive shares of the heap, the first at rank 0.
 void place_blocks(Cluster& c, std::uint64_t bytes) {
@@ -25,7 +26,8 @@ void place_blocks(Cluster& c, std::uint64_t bytes) {
 class Fib final : public ForkJoin {
  public:
   explicit Fib(std::uint64_t cutoff) : cutoff_(cutoff) {}
-  std::uint64_t children(const Node& n, std::vector<Node>& into) override {
+  std::uint64_t children(const Node& n, std::uint32_t phase, std::vector<Node>& into) override {
+    static_cast<void>(phase);
     if (n.a <= cutoff_) return total += leaf(n.a), leaf(n.a);
     into = {{n.a - 1, 0}, {n.a - 2, 0}};
     return 0;
@@ -47,9 +49,9 @@ class Fib final : public ForkJoin {
 class Uts final : public ForkJoin {
  public:
   Uts(std::uint64_t depth, std::uint64_t grain) : depth_(depth), grain_(grain) {}
-  std::uint64_t children(const Node& n, std::vector<Node>& into) override {
+  std::uint64_t children(const Node& n, std::uint32_t phase, std::vector<Node>& into) override {
     const Some some = some_of(n);
-    if (some.count == 1) return children(child(n, some.first), into);
+    if (some.count == 1) return children(child(n, some.first), phase, into);
     if (some.count > 1) {
       const std::uint64_t half = some.count / 2;
       into = {range(n, {some.depth, some.first, half}),
@@ -69,7 +71,7 @@ class Uts final : public ForkJoin {
   std::uint64_t total = 0;
 
  private:
-  static constexpr std::uint64_t kNodeNs = 100;  // a SHA-1, about
+  static constexpr std::uint64_t kNodeNs = 1000;  // work at a node
   static constexpr std::uint64_t kOfRoot = 2000;
   struct Some {
     std::uint64_t depth, first, count;
@@ -96,47 +98,37 @@ class Uts final : public ForkJoin {
   std::uint64_t depth_, grain_;
 };
 
-/// Quarters are sorted, then merged in pairs; a = first block, b = blocks. A merge is one thread of as many
-/// bytes as both halves have, since the script touches each block that it reads and writes.
+/// Halves are sorted, then merged by threads for pieces of them, in place: a = first block, b = blocks.
 class Cilksort final : public ForkJoin {
  public:
-  Cilksort(std::uint64_t heap, std::uint64_t blocks, std::uint64_t leaf)
-      : heap_(heap), all_(blocks), leaf_(leaf) {}
-  std::uint64_t children(const Node& n, std::vector<Node>& into) override {
-    if (is_merge(n)) {
-      const std::uint64_t first = n.a, count = n.b & ~kMerge;
-      if (count <= leaf_) return spend(count * kMergeNs);
-      into = {{first, (count / 2) | kMerge}, {first + count / 2, (count - count / 2) | kMerge}};
-      return 0;
+  Cilksort(std::uint64_t heap, std::uint64_t leaf) : heap_(heap), leaf_(leaf) {}
+  [[nodiscard]] std::uint32_t phases(const Node& n) const override {
+    return is_merge(n) || count_of(n) <= leaf_ ? 1 : 2;
+  }
+  std::uint64_t children(const Node& n, std::uint32_t phase, std::vector<Node>& into) override {
+    const std::uint64_t count = count_of(n), half = count / 2;
+    if (count <= leaf_) {
+      const std::uint64_t levels = is_merge(n) ? 2 : static_cast<std::uint64_t>(std::bit_width(count * 512));
+      total += count * 512 * levels;
+      return count * 512 * levels;  // 1 ns a key and level; a merge takes two
     }
-    if (n.b <= leaf_) return spend(n.b * kSortNs * static_cast<std::uint64_t>(std::bit_width(n.b * 512)));
-    const std::uint64_t half = n.b / 2;
-    into = {{n.a, half}, {n.a + half, n.b - half}};
+    const std::uint64_t merge = is_merge(n) || phase == 1 ? kMerge : 0;
+    into = {{n.a, half | merge}, {n.a + half, (count - half) | merge}};
     return 0;
   }
-  /// Sorted halves are merged by a flat split into pieces of a leaf, inline.
-  void touch(Member& me, const Node& n, bool joined) override {
-    const std::uint64_t count = n.b & ~kMerge;
-    if (!joined && count <= leaf_ && !is_merge(n)) return use(me, n.a, count);
-    if (joined && !is_merge(n) && count > leaf_) merge(me, n);
-  }
-  std::uint64_t after(const Node& n) override {
-    const std::uint64_t count = n.b & ~kMerge;
-    return !is_merge(n) && count > leaf_ ? spend(std::min(count, leaf_ * 4) * kMergeNs) : 0;
+  void touch(Member& me, const Node& n) override {
+    const std::uint64_t count = count_of(n);
+    if (count > leaf_) return;
+    for (std::uint64_t i = 0; i < count; ++i) me.read(heap_ + (n.a + i) * kBlock, kBlock);
+    for (std::uint64_t i = 0; i < count; ++i) me.write(heap_ + (n.a + i) * kBlock, kBlock);
   }
   std::uint64_t total = 0;
 
  private:
   static constexpr std::uint64_t kMerge = std::uint64_t{1} << 63;
-  static constexpr std::uint64_t kSortNs = 512, kMergeNs = 2048;  // a block of 512 keys: 1 ns a key and level
   static bool is_merge(const Node& n) { return (n.b & kMerge) != 0; }
-  std::uint64_t spend(std::uint64_t ns) { return total += ns, ns; }
-  void use(Member& me, std::uint64_t first, std::uint64_t count) {
-    for (std::uint64_t i = 0; i < count; ++i) me.read(heap_ + (first + i) * kBlock, kBlock);
-    for (std::uint64_t i = 0; i < count; ++i) me.write(heap_ + (first + i) * kBlock, kBlock);
-  }
-  void merge(Member& me, const Node& n) { use(me, n.a, std::min(n.b, leaf_ * 4)); }
-  std::uint64_t heap_, all_, leaf_;
+  static std::uint64_t count_of(const Node& n) { return n.b & ~kMerge; }
+  std::uint64_t heap_, leaf_;
 };
 
 template <class Program, class... Args>
@@ -145,19 +137,21 @@ Result<std::uint64_t> tree(Cluster& c, const Node& root, Args... args) {
   KASANE_TRY(c.run_tree(program, root));
   return program.total;
 }
-Result<std::uint64_t> fib(Cluster& c, bool quick) { return tree<Fib>(c, {quick ? 30u : 41u, 0}, 20u); }
-Result<std::uint64_t> uts(Cluster& c, bool quick) { return tree<Uts>(c, {19, 0}, quick ? 6u : 13u, 4u); }
+Result<std::uint64_t> fib(Cluster& c, bool quick) {
+  return tree<Fib>(c, {quick ? 30u : 44u, 0}, quick ? 20u : 23u);
+}
+Result<std::uint64_t> uts(Cluster& c, bool quick) { return tree<Uts>(c, {19, 0}, quick ? 5u : 11u, quick ? 3u : 5u); }
 Result<std::uint64_t> cilksort(Cluster& c, bool quick) {
-  const std::uint64_t blocks = quick ? 1024 : 8192;
+  const std::uint64_t blocks = quick ? 1024 : kSortBlocks;
   place_blocks(c, blocks * kBlock);
-  return tree<Cilksort>(c, {0, blocks}, c.heap(), blocks, quick ? 16u : 32u);
+  return tree<Cilksort>(c, {0, blocks}, c.heap(), quick ? 16u : 64u);
 }
 
 // ---- teams ----
 
 /// So many barriers, with 100 us of work between.
 Result<std::uint64_t> barriers(Cluster& c, bool quick) {
-  const int steps = quick ? 3 : 10;
+  const int steps = quick ? 2 : 3;
   c.member(0).new_barrier(0, c.ranks());
   KASANE_TRY(c.run_team([=](Member& me) {
     for (int i = 0; i < steps; ++i) me.compute(100'000), me.wait(kBarrier);
@@ -165,7 +159,7 @@ Result<std::uint64_t> barriers(Cluster& c, bool quick) {
   return std::uint64_t{c.ranks()} * static_cast<std::uint64_t>(steps) * 100'000;
 }
 Result<std::uint64_t> collectives(Cluster& c, bool quick) {
-  const int steps = quick ? 3 : 10;
+  const int steps = quick ? 2 : 3;
   KASANE_TRY(c.run_team([=](Member& me) {
     for (int i = 0; i < steps; ++i) me.compute(100'000), me.barrier_of_collectives(), me.allreduce(1);
   }));
@@ -203,7 +197,7 @@ Result<std::uint64_t> heat(Cluster& c, bool quick) {
 /// Rows of a sparse matrix in parts: a step reads the parts of the vector that its columns name (of all ranks,
 /// as NPB's random columns do: here 16 others), multiplies, and sums two numbers over all.
 Result<std::uint64_t> cg(Cluster& c, bool quick) {
-  const std::uint64_t n = quick ? 1 << 14 : 1 << 20, steps = quick ? 2 : 5;  // rows; 100 elements a row
+  const std::uint64_t n = quick ? 1 << 14 : 1 << 22, steps = quick ? 2 : 3;  // rows; 100 elements a row
   const std::uint64_t each = (n / c.ranks() * 8 + kPage - 1) / kPage * kPage;
   place_blocks(c, c.ranks() * each);
   c.member(0).new_barrier(0, c.ranks());
@@ -252,18 +246,21 @@ Result<std::uint64_t> barnes_hut(Cluster& c, bool quick) {
   return ns * steps;
 }
 
-/// Level by level: a member sends what it has found to 16 others' parts of the next frontier in pieces (puts),
+/// Level by level: a member puts what it has found into others' parts of the next frontier, in pieces,
 /// meets the others, and all count the frontier.
 Result<std::uint64_t> bfs(Cluster& c, bool quick) {
-  const std::uint64_t edges = std::uint64_t{1} << (quick ? 20 : 28), levels = quick ? 3 : 7;
+  const std::uint64_t edges = std::uint64_t{1} << (quick ? 20 : 32), levels = quick ? 3 : 7;
   place_blocks(c, c.ranks() * kPage);
   c.member(0).new_barrier(0, c.ranks());
   const std::uint64_t ns = edges / levels * 5;  // 5 ns an edge
   KASANE_TRY(c.run_team([&](Member& me) {
     for (std::uint64_t level = 0; level < levels; ++level) {
       me.compute(ns / me.ranks());
-      const std::uint64_t bytes = std::min<std::uint64_t>(kPage, edges / levels / me.ranks() * 8 / 16);
-      for (std::uint32_t i = 0; i < 16; ++i) me.put(c.heap() + me.random(me.ranks()) * kPage, bytes);
+      // a tenth of the edges leads to a vertex that was not found yet: 8 bytes each
+      const std::uint64_t bytes = edges / levels / me.ranks() * 8 / 10;
+      const std::uint64_t puts = std::max<std::uint64_t>(16, bytes / kPage);
+      for (std::uint64_t i = 0; i < puts; ++i)
+        me.put(c.heap() + me.random(me.ranks()) * kPage, std::min(kPage, bytes / puts / 8 * 8));
       me.allreduce(1);
       me.wait(kBarrier);
     }
@@ -334,9 +331,12 @@ const std::vector<Script>& scripts() {
   static const std::vector<Script> all{
       {.name = "fib", .what = "fork and join, small leaves", .run = fib},
       {.name = "uts", .what = "an unbalanced tree", .run = uts},
-      {.name = "cilksort", .what = "a sort by fork and join", .together = 8192 * kBlock, .run = cilksort},
+      {.name = "cilksort",
+       .what = "a sort by fork and join",
+       .together = kSortBlocks * kBlock,
+       .run = cilksort},
       {.name = "heat", .what = "a stencil of strips", .heap_each = 4 * 32768 * 8, .run = heat},
-      {.name = "cg", .what = "a sparse solver", .heap_each = kPage, .together = 8 << 20, .run = cg},
+      {.name = "cg", .what = "a sparse solver", .heap_each = kPage, .together = 32 << 20, .run = cg},
       {.name = "barnes_hut", .what = "bodies, a tree of all", .heap_each = 2 * kPage, .run = barnes_hut},
       {.name = "bfs", .what = "level by level, by puts", .heap_each = kPage, .run = bfs},
       {.name = "updates", .what = "atomics at random", .heap_each = kPage, .run = updates},

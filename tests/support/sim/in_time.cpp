@@ -86,7 +86,7 @@ void InTime::suspend(Thread::State state, bool (*ready)(const void*), const void
   self.drains = drains;
   self.look_again_ns = kFirstLookNs;
   ++self.waits;
-  if (state == Thread::State::polls) add_turn(self, self.clock + kFirstLookNs, false);
+  if (state == Thread::State::polls && drains) add_turn(self, self.clock + kFirstLookNs, false);
   if (deadline != Network::kNever) add_turn(self, deadline, false);
   leave();
 }
@@ -215,7 +215,7 @@ void InTime::take(const Turn& turn) {
     if (t.state == Thread::State::able) return;
     if (now_ >= t.deadline) return go_on(t, now_);
     look(t);
-    if (t.state != Thread::State::polls) return;
+    if (t.state != Thread::State::polls || !t.drains) return;
     t.look_again_ns = std::min(t.look_again_ns * 2, kLongestLookNs);
     return add_turn(t, now_ + t.look_again_ns, false);
   }
