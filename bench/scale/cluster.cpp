@@ -19,7 +19,8 @@ using ult::atomic, ult::SlotControl, ult::SyncStep, ult::Word;
 
 constexpr std::uint64_t kForkNs = 50, kExitNs = 30;  // bench core says so of real ones
 constexpr std::uint64_t kSpinNs = 20'000, kLookNs = 500;
-constexpr std::size_t kLiveBytes = 512;  ///< of a suspended stack
+constexpr std::size_t kLiveBytes = 512;              ///< of a suspended stack
+constexpr std::uint32_t kFan = 4, kOneBarrier = 16;  // of a team's meeting
 
 std::uint64_t space_for(const ClusterOptions& o) {
   const std::uint64_t stacks = std::uint64_t{o.ranks} * Cluster::kSlots * Cluster::kStackBytes;
@@ -320,6 +321,29 @@ void Member::wait(SyncName barrier) {
   acquire(Account::fence_barriers);
 }
 
+void Member::arrive(SyncName barrier) {
+  release(Account::fence_barriers);
+  run(barrier, ult::BarrierCall::arrive(1));
+}
+
+// kasane/team.hpp, TeamMeeting: the records of a node lie at its first rank.
+void Member::meet() {
+  if (ranks() <= kOneBarrier) return wait({Rank{0}, 0});
+  climb(1, 0);
+}
+void Member::climb(std::uint32_t apart, std::uint32_t level) {
+  if (apart >= ranks()) return;
+  const std::uint32_t first = raw(me_) - raw(me_) % (apart * kFan);
+  const SyncName up{Rank{first}, 1 + 2 * level}, down{Rank{first}, 2 + 2 * level};
+  if (raw(me_) != first) {
+    arrive(up);
+    return wait(down);
+  }
+  wait(up);
+  climb(apart * kFan, level + 1);
+  arrive(down);
+}
+
 void Member::lock(SyncName mutex) {
   {
     const Spent spent(counters, Account::wait_locks);
@@ -523,6 +547,13 @@ comm::sim::Traffic Cluster::traffic(std::uint32_t rank) const noexcept {
 
 Result<void> Cluster::run_team(const std::function<void(Member&)>& body) {
   begin();
+  members_[0]->new_barrier(0, ranks());
+  for (std::uint32_t r = 0; r < ranks(); r += kFan) {
+    for (std::uint32_t apart = 1, level = 0; apart < ranks() && r % (apart * kFan) == 0;
+         apart *= kFan, ++level)
+      for (const std::uint32_t which : {1u, 2u})
+        members_[r]->new_barrier(which + 2 * level, std::min(kFan, (ranks() - r + apart - 1) / apart));
+  }
   for (std::uint32_t r = 0; r < ranks(); ++r) {
     world.spawn(Rank{r}, [this, r, &body] {
       Member& me = *members_[r];

@@ -65,6 +65,8 @@ class Member final : public ult::Edges, public ult::StackMover {
   void read(std::uint64_t offset, std::size_t bytes);
   void write(std::uint64_t offset, std::size_t bytes);
   void wait(SyncName barrier);
+  /// All ranks, as a team's members meet (kasane/team.hpp).
+  void meet();
   void lock(SyncName mutex);
   void unlock(SyncName mutex);
   /// A one-sided operation on global memory, as get, put and atomics of the program are made of.
@@ -83,6 +85,8 @@ class Member final : public ult::Edges, public ult::StackMover {
   [[nodiscard]] std::uint64_t random(std::uint64_t bound) { return random_.below(bound); }
   void new_mutex(std::uint32_t index);
   void new_barrier(std::uint32_t index, std::uint32_t n);
+  void arrive(SyncName barrier);
+  void climb(std::uint32_t apart, std::uint32_t level);
 
   test::SimRank sim;
   Counters counters, service_counters;

@@ -9,7 +9,6 @@ namespace kasane::scale {
 namespace {
 
 constexpr std::uint64_t kBlock = mem::kBlockBytes, kPage = mem::kPageBytes;
-constexpr SyncName kBarrier{Rank{0}, 0};
 constexpr std::uint64_t kSortBlocks = 16384;
 
 /// Equal consecutive shares of the heap, the first at rank 0.
@@ -140,7 +139,9 @@ Result<std::uint64_t> tree(Cluster& c, const Node& root, Args... args) {
 Result<std::uint64_t> fib(Cluster& c, bool quick) {
   return tree<Fib>(c, {quick ? 30u : 44u, 0}, quick ? 20u : 23u);
 }
-Result<std::uint64_t> uts(Cluster& c, bool quick) { return tree<Uts>(c, {19, 0}, quick ? 5u : 11u, quick ? 3u : 5u); }
+Result<std::uint64_t> uts(Cluster& c, bool quick) {
+  return tree<Uts>(c, {19, 0}, quick ? 5u : 11u, quick ? 3u : 5u);
+}
 Result<std::uint64_t> cilksort(Cluster& c, bool quick) {
   const std::uint64_t blocks = quick ? 1024 : kSortBlocks;
   place_blocks(c, blocks * kBlock);
@@ -152,9 +153,8 @@ Result<std::uint64_t> cilksort(Cluster& c, bool quick) {
 /// So many barriers, with 100 us of work between.
 Result<std::uint64_t> barriers(Cluster& c, bool quick) {
   const int steps = quick ? 2 : 3;
-  c.member(0).new_barrier(0, c.ranks());
   KASANE_TRY(c.run_team([=](Member& me) {
-    for (int i = 0; i < steps; ++i) me.compute(100'000), me.wait(kBarrier);
+    for (int i = 0; i < steps; ++i) me.compute(100'000), me.meet();
   }));
   return std::uint64_t{c.ranks()} * static_cast<std::uint64_t>(steps) * 100'000;
 }
@@ -173,7 +173,6 @@ Result<std::uint64_t> heat(Cluster& c, bool quick) {
   const std::uint64_t columns = quick ? 4096 : 32768, row = columns * 8, steps = quick ? 2 : 4;
   const std::uint64_t each = 4 * row;  // of two grids, the first and the last row
   place_blocks(c, c.ranks() * each);
-  c.member(0).new_barrier(0, c.ranks());
   const std::uint64_t ns = columns * columns;  // of a step
   KASANE_TRY(c.run_team([&, columns, row, each](Member& me) {
     const auto at = [&](std::uint32_t r, std::uint64_t grid, std::uint64_t last) {
@@ -187,7 +186,7 @@ Result<std::uint64_t> heat(Cluster& c, bool quick) {
       me.compute(ns / me.ranks());
       me.write(at(r, to, 0), row);
       me.write(at(r, to, 1), row);
-      me.wait(kBarrier);
+      me.meet();
     }
     static_cast<void>(columns);
   }));
@@ -200,7 +199,6 @@ Result<std::uint64_t> cg(Cluster& c, bool quick) {
   const std::uint64_t n = quick ? 1 << 14 : 1 << 22, steps = quick ? 2 : 3;  // rows; 100 elements a row
   const std::uint64_t each = (n / c.ranks() * 8 + kPage - 1) / kPage * kPage;
   place_blocks(c, c.ranks() * each);
-  c.member(0).new_barrier(0, c.ranks());
   const std::uint64_t ns = n * 100;  // of a step
   KASANE_TRY(c.run_team([&](Member& me) {
     const std::uint64_t mine = c.heap() + raw(me.rank()) * each,
@@ -214,7 +212,7 @@ Result<std::uint64_t> cg(Cluster& c, bool quick) {
       me.allreduce(1);
       me.write(mine, bytes);
       me.allreduce(1);
-      me.wait(kBarrier);
+      me.meet();
     }
   }));
   return ns * steps;
@@ -228,19 +226,18 @@ Result<std::uint64_t> barnes_hut(Cluster& c, bool quick) {
   c.place(c.heap(), kPage, [](std::uint64_t) { return Rank{0}; });
   c.place(c.heap() + kPage, c.ranks() * each,
           [](std::uint64_t page) { return Rank{static_cast<std::uint32_t>(page)}; });
-  c.member(0).new_barrier(0, c.ranks());
   const std::uint64_t ns = bodies * 10'000;  // 10 us a body and step
   KASANE_TRY(c.run_team([&](Member& me) {
     const auto part = [&](std::uint64_t r) { return c.heap() + kPage + r * each; };
     for (std::uint64_t step = 0; step < steps; ++step) {
       if (raw(me.rank()) == 0) me.compute(100'000), me.write(c.heap(), tree_bytes);
-      me.wait(kBarrier);
+      me.meet();
       me.read(c.heap(), tree_bytes);
       for (std::uint32_t i = 1; i <= std::min(8u, me.ranks() - 1); ++i)
         me.read(part((raw(me.rank()) + i) % me.ranks()), 8 * kBlock);
       me.compute(ns / me.ranks());
       me.write(part(raw(me.rank())), 8 * kBlock);
-      me.wait(kBarrier);
+      me.meet();
     }
   }));
   return ns * steps;
@@ -251,7 +248,6 @@ Result<std::uint64_t> barnes_hut(Cluster& c, bool quick) {
 Result<std::uint64_t> bfs(Cluster& c, bool quick) {
   const std::uint64_t edges = std::uint64_t{1} << (quick ? 20 : 32), levels = quick ? 3 : 7;
   place_blocks(c, c.ranks() * kPage);
-  c.member(0).new_barrier(0, c.ranks());
   const std::uint64_t ns = edges / levels * 5;  // 5 ns an edge
   KASANE_TRY(c.run_team([&](Member& me) {
     for (std::uint64_t level = 0; level < levels; ++level) {
@@ -262,7 +258,7 @@ Result<std::uint64_t> bfs(Cluster& c, bool quick) {
       for (std::uint64_t i = 0; i < puts; ++i)
         me.put(c.heap() + me.random(me.ranks()) * kPage, std::min(kPage, bytes / puts / 8 * 8));
       me.allreduce(1);
-      me.wait(kBarrier);
+      me.meet();
     }
   }));
   return ns * levels;
@@ -288,11 +284,11 @@ Result<std::uint64_t> queues(Cluster& c, bool quick) {
   const std::uint64_t each = quick ? 2 : 8;
   const std::uint32_t queues = (c.ranks() + 15) / 16;
   place_blocks(c, c.ranks() * kPage);
-  for (std::uint32_t q = 0; q < queues; ++q) c.member(q).new_mutex(0);
+  for (std::uint32_t q = 0; q < queues; ++q) c.member(q).new_mutex(100);
   KASANE_TRY(c.run_team([&](Member& me) {
     for (std::uint64_t i = 0; i < each; ++i) {
       const std::uint32_t q = static_cast<std::uint32_t>(me.random(queues));
-      const SyncName mutex{Rank{q}, 0};
+      const SyncName mutex{Rank{q}, 100};
       me.lock(mutex);
       me.read(c.heap() + q * kPage, 64);
       me.write(c.heap() + q * kPage, 64);

@@ -74,6 +74,20 @@ TEST(Victims, ARoundEndsWhereSomethingWasFound) {
   EXPECT_EQ(asked, 2);
 }
 
+TEST(Victims, AFewOfThoseElsewhere) {
+  std::vector<Distance> from_0(300, kFar);
+  for (std::size_t r = 0; r < 40; ++r) from_0[r] = kHost;
+  Victims victims(from_0, Rank{0});
+  Random random(5);
+  std::set<Rank> ranks;
+  for (int round = 0; round < 300; ++round) {
+    const auto asked = whole_round(victims, random);
+    ASSERT_EQ(asked.size(), 39 + Victims::kMostElsewhere);
+    for (const Asked& a : asked) ranks.insert(a.rank);
+  }
+  EXPECT_EQ(ranks.size(), 299u);
+}
+
 TEST(Victims, NobodyButOneself) {
   Victims victims(std::vector<Distance>{kNear}, Rank{0});
   EXPECT_TRUE(victims.empty());
