@@ -30,7 +30,7 @@
 namespace kasane::tools {
 namespace {
 
-/// A program that was examined: its source, for races that x86 hides, and its runs on ranks.
+/// A program that was examined: by ThreadSanitizer, for races that x86 hides, and by its runs on ranks.
 struct Known {
   const char *file, *program, *version;  ///< the file's name; what --version prints
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether an installed program may run on several ranks (kasane run --preload), as far as its file and those
-// of its libraries tell. A race that x86 hides is not seen in a file: so only programs that people examined
-// run there without being asked for it.
+// of its libraries tell. A race that x86 hides is not seen in a file: so only programs that were examined run
+// there without being asked for it.
 //
 // Files are read by libelf; instructions by Capstone, since the lock prefix is a byte like others: only a
 // decoder knows where an instruction begins.
