@@ -84,22 +84,28 @@ std::vector<Row> core_turns(bool quick, std::optional<unsigned> asked, const std
   struct Way {
     std::string system, command;
     unsigned ranks;
-    std::vector<double> us = {};
+    std::vector<double> us = {}, create_us = {};
   };
-  const std::string run = command + " run --workers 1 -n ";
+  const std::string run = command + " run --workers 1 ", player = " -- " + players + "/player-turns";
   Way ways[] = {{"std::thread", players + "/player-turns-std", 1},
-                {"kasane", run + "1 -- " + players + "/player-turns", 1},
-                {"kasane", run + "2 -- " + players + "/player-turns", 2}};
+                {"kasane", run + "-n 1" + player, 1},
+                {"kasane", run + "-n 2" + player, 2},
+                {"kasane spread", run + "-n 2 --threads spread" + player, 2}};
   for (unsigned turn = 0; turn < asked.value_or(quick ? 1 : 3); ++turn) {
     for (Way& way : ways) {
-      const auto rounds = run_app(way.command + (quick ? " 500" : " 5000"), {"/us"});
-      way.us.insert(way.us.end(), rounds.begin(), rounds.end());
+      const auto rounds = run_app(way.command + (quick ? " 500" : " 5000"), {"/us", "/create_us"});
+      const auto half = rounds.begin() + static_cast<std::ptrdiff_t>(rounds.size() / 2);
+      way.us.insert(way.us.end(), rounds.begin(), half);
+      way.create_us.insert(way.create_us.end(), half, rounds.end());
     }
   }
   std::vector<Row> rows;
-  for (const Way& way : ways)
-    rows.push_back({"core", "turns", way.system, way.ranks, 2, 0, median(way.us), "us",
-                    static_cast<unsigned>(way.us.size())});
+  const auto add = [&](const Way& way, const char* name, const std::vector<double>& us) {
+    rows.push_back(
+        {"core", name, way.system, way.ranks, 2, 0, median(us), "us", static_cast<unsigned>(us.size())});
+  };
+  for (const Way& way : ways) add(way, "turns", way.us);
+  for (const Way& way : ways) add(way, "thread-create-join", way.create_us);
   return rows;
 }
 

@@ -244,7 +244,8 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Options& options, comm::J
   }
   std::unique_ptr<Runtime> runtime(new Runtime(std::move(state)));
   runtime->make_current();
-  if (auto& shared = runtime->job().shared_process) shared->begin(*runtime->job().contexts);
+  if (auto& shared = runtime->job().shared_process)
+    shared->begin(*runtime->job().contexts, runtime->job().binding.cpus_of_program());
   if (auto attached = attach_malloc(*runtime); !attached) {
     (void)runtime.release();  // not destroyed: MPI_Finalize
     return tl::unexpected(std::move(attached.error()));

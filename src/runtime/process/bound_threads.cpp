@@ -188,8 +188,9 @@ BoundThreads::BoundThreads(comm::Transport& transport)
   transport_.set_handler(gas::kThreadHandler, &BoundThreads::on_message, this);
 }
 
-void BoundThreads::begin(ThreadContexts& contexts) {
+void BoundThreads::begin(ThreadContexts& contexts, const cpu_set_t& cpus) {
   contexts_ = &contexts;
+  cpus_ = cpus;
   traps::install_own_handler(kCancelSignal, [](int, siginfo_t*, void*) {}, /*restarts=*/false);
   if (raw(transport_.rank()) != 0) return;
   main_ = ::pthread_self();
@@ -311,6 +312,7 @@ std::uint64_t BoundThreads::start(const Message& message) noexcept {
   std::size_t bytes = 0;
   ::pthread_attr_getstacksize(&attributes, &bytes);  // with room for thread-locals (topo/threads.h)
   ::pthread_attr_setstacksize(&attributes, std::min(bytes, kPrivateStack + topo::thread_local_bytes()));
+  ::pthread_attr_setaffinity_np(&attributes, sizeof cpus_, &cpus_);
   sigset_t all, before;
   ::sigfillset(&all);
   pthread_t thread = 0;

@@ -59,7 +59,7 @@ class BoundThreads {
   BoundThreads(const BoundThreads&) = delete;
   BoundThreads& operator=(const BoundThreads&) = delete;
   /// By main on its rank.
-  void begin(ThreadContexts&);
+  void begin(ThreadContexts&, const cpu_set_t& cpus);
 
   /// pthread_create; 0 or an error.
   int create(pthread_t* thread, const pthread_attr_t*, BoundThread::Function, void* argument);
@@ -169,7 +169,8 @@ class BoundThreads {
 
   comm::Transport& transport_;
   ThreadContexts* contexts_ = nullptr;
-  pthread_t main_ = 0;  ///< on its rank
+  cpu_set_t cpus_ = {};  ///< of the threads on this rank: the service thread has its own
+  pthread_t main_ = 0;   ///< on its rank
   std::atomic<std::uint32_t> running_{0};
   std::mutex mutex_;  ///< of what follows
   /// Not joined yet: those that run here, and those that were made here.

@@ -22,9 +22,9 @@ SharedProcess* SharedProcess::current() noexcept {
   SharedProcess* const shared = g_shared_process.load(std::memory_order_acquire);  // acquire: its contents
   return shared != nullptr && traps::issue_call(SYS_getpid, {}) == shared->pid_ ? shared : nullptr;
 }
-void SharedProcess::begin(ThreadContexts& contexts) noexcept {
+void SharedProcess::begin(ThreadContexts& contexts, const cpu_set_t& cpus) noexcept {
   contexts_ = &contexts;
-  if (threads_) threads_->begin(contexts);
+  if (threads_) threads_->begin(contexts, cpus);
   g_shared_process.store(this);
   tell_actions_by([](int signal, const struct sigaction& action) noexcept {
     if (SharedProcess* const shared = current()) shared->tell_signal_action(signal, action);

@@ -34,7 +34,8 @@ class SharedProcess {
   /// The process's, between begin() and end(). Null elsewhere, and in a child (vfork): what a call changes
   /// for its process is not to be changed on all ranks.
   [[nodiscard]] static SharedProcess* current() noexcept;
-  void begin(ThreadContexts&) noexcept;
+  /// cpus: where the program's OS threads may run.
+  void begin(ThreadContexts&, const cpu_set_t& cpus) noexcept;
   void end() noexcept;
 
   /// This rank has taken the action; returns when all ranks have.

@@ -43,6 +43,19 @@ void Binding::bind_worker(std::uint32_t w) const noexcept {
 
 void Binding::bind_server() const noexcept { keep_on(plan_.others); }
 
+cpu_set_t Binding::cpus_of_program() const noexcept {
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  bool anywhere = plan_.workers.empty();
+  const auto add = [&](std::span<const topo::Core> cores) {
+    for (const topo::Core& core : cores) CPU_SET(core.cpu, &cpus);
+  };
+  for (const auto& cores : plan_.workers) anywhere |= cores.empty(), add(cores);
+  add(plan_.others);
+  if (anywhere) ::sched_getaffinity(0, sizeof cpus, &cpus);
+  return cpus;
+}
+
 std::string where_this_thread_runs() {
   const auto cpus = topo::affinity();
   const auto machine = topo::Machine::discover();

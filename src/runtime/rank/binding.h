@@ -7,6 +7,8 @@
 // creates others is bound after it has created them.
 #pragma once
 
+#include <sched.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -31,6 +33,8 @@ class Binding {
   void bind_worker(std::uint32_t w) const noexcept;
   /// The calling thread serves the rank.
   void bind_server() const noexcept;
+  /// Where the program's OS threads on this rank may run: on the cores of its workers and of the others.
+  [[nodiscard]] cpu_set_t cpus_of_program() const noexcept;
   /// Where the rank's memory is preferred from.
   [[nodiscard]] std::optional<std::uint32_t> node() const noexcept { return plan_.node; }
   /// RankPlan::worker_nodes().
