@@ -137,7 +137,11 @@ class Array(Operand):
     # ---- patches ----
 
     def __getitem__(self, index):
-        return _indexing.select(self, index) if _indexing.has_arrays(index) else self.get(index)
+        box = self._core.box(index) if self._plain else None
+        if box is None:
+            return _indexing.select(self, index) if _indexing.has_arrays(index) else self.get(index)
+        out = self._patch(box)
+        return out if out.ndim else out[()]
 
     def __setitem__(self, index, values):
         if _indexing.has_arrays(index) or isinstance(values, Operand):
