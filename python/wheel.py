@@ -53,7 +53,8 @@ def add_licences(files, folder):
             said = subprocess.run(["dpkg", "-S", name], capture_output=True, text=True, check=False).stdout
             if said:
                 package = said.split(":")[0]
-                shutil.copy(f"/usr/share/doc/{package}/copyright", os.path.join(folder, package + ".copyright"))
+                licence = f"/usr/share/doc/{package}/copyright"
+                shutil.copy(licence, os.path.join(folder, package + ".copyright"))
                 break
         else:
             sys.exit(f"wheel: no package has {file}, so its licence is not known")
