@@ -208,7 +208,7 @@ def evaluate(x, out=None, casting="same_kind"):
     """
     from ._array import Array
     if isinstance(x, Array):
-        return x if out is None else evaluate(pointwise(np.positive, [x], name="copy"), out)
+        return x if out is None else evaluate(lazy(x), out)
     if out is None:
         out = Array(x.shape, x.dtype, **distribution(x.shape, x.leaves))
     elif not isinstance(out, Array):

@@ -91,7 +91,7 @@ def angle(x):
 def clip(x, min=None, max=None):  # noqa: A002
     """Elements below min become min, those above max become max. Collective."""
     if min is None and max is None:
-        return _of_blocks("clip", np.positive, (x,))
+        return _of_blocks("clip", np.array, (x,))
     if min is None or max is None:
         one, name = (max, "clip to max") if min is None else (min, "clip to min")
         f = np.minimum if min is None else np.maximum

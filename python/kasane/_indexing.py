@@ -5,8 +5,11 @@ import math
 import numpy as np
 
 from . import _core
-from ._blocks import PIECE, Lazy, Operand, distribution, elements, evaluate, finished, text, together
+from ._array import Array
+from ._blocks import PIECE, Lazy, Operand, broadcast_shape, distribution, elements, evaluate, finished, lazy
+from ._blocks import pieces, share, text, together
 from ._errors import ArgumentError
+from ._index import ranges
 
 
 def has_arrays(index):
@@ -38,7 +41,8 @@ def assign(x, index, values):
         return _assign_section(x, index, values)
     entries = index if isinstance(index, tuple) else (index,)
     if len(entries) == 1 and entries[0].dtype == bool:
-        mask, = entries
+        mask = evaluate(entries[0])
+        entries = (mask,)
         if mask.shape == x.shape and (np.ndim(values) == 0 if not isinstance(values, Operand) else
                                       values.shape == ()):
             return _put_where(x, mask, values)
@@ -105,7 +109,6 @@ def selected(call, mask, arrays, store):
 
 
 def _compressed(x, mask):
-    from ._array import Array
     from ._manipulation import flat
     results = []
 
@@ -122,7 +125,6 @@ def _compressed(x, mask):
 
 def nonzero(x):
     """The indices of elements that are not zero: an array of integers for each dimension. Collective."""
-    from ._array import Array
     from ._blocks import pointwise
     if not x.ndim:
         raise ValueError("kasane.nonzero: give an array with dimensions")
@@ -159,12 +161,9 @@ def flatnonzero(x):
 def fetch(x, columns):
     """Elements of an array anywhere, as a NumPy array; columns: indices of each dimension, broadcast."""
     columns = np.broadcast_arrays(*columns)
-    rows = np.empty((columns[0].size, len(columns)), np.int64)
-    for d, (column, n) in enumerate(zip(columns, x.shape)):
-        rows[:, d] = _positive(column.ravel(), d, n)
     out = np.empty(columns[0].shape, x.dtype)
     if out.size:
-        x._core.gather(rows, out)
+        x._core.gather(_rows(x, columns), out)
     return out
 
 
@@ -176,73 +175,78 @@ def _positive(index, d, n):
     return np.where(index < 0, index + n, index)
 
 
+def _columns(entries, n, low, high):
+    """The indices of each dimension in a box of x[entries], whose first n dimensions are the entries'."""
+    rest = len(low) - n
+    columns = [np.asarray(elements(e, low[:n], high[:n])) for e in entries]
+    columns = [c.reshape((*c.shape, *(1,) * rest)) for c in columns]
+    for d, (b, e) in enumerate(zip(low[n:], high[n:])):
+        columns.append(np.arange(b, e).reshape([-1 if i == d else 1 for i in range(rest)]))
+    return columns
+
+
+def _rows(x, columns):
+    """A row of indices for each element."""
+    rows = np.empty((columns[0].size, len(columns)), np.int64)
+    for d, (column, n) in enumerate(zip(columns, x.shape)):
+        rows[:, d] = _positive(column.ravel(), d, n)
+    return rows
+
+
 def _at(x, entries):
     """x[entries], arrays of integers for the first dimensions."""
-    x = evaluate(x) if isinstance(x, Lazy) else x
     shape = np.broadcast_shapes(*(e.shape for e in entries))
-    n, rest = len(shape), x.shape[len(entries):]
+    whole = (*shape, *x.shape[len(entries):])
 
     def block(low, high):
-        around = (1,) * len(rest)
-        columns = [elements(e, low[:n], high[:n]) for e in entries]
-        columns = [np.asarray(c).reshape((*np.shape(c), *around)) for c in columns]
-        for d, (b, e) in enumerate(zip(low[n:], high[n:])):
-            columns.append(np.arange(b, e).reshape([-1 if i == d else 1 for i in range(len(rest))]))
-        return fetch(x, columns)
+        return fetch(x, _columns(entries, len(shape), low, high))
 
     sources = [x, *(e for e in entries if isinstance(e, Operand))]
-    return evaluate(Lazy((*shape, *rest), x.dtype, sources, block, ("a[indices]",)))
+    return evaluate(Lazy(whole, x.dtype, sources, block, ("a[indices]",)))
+
+
+def _fitting(x, shape, values):
+    """A distributed array as values of some of x's elements, none of which it is."""
+    if broadcast_shape("a[index] = array", values, np.broadcast_to(0, shape)) != shape:
+        raise ArgumentError(22, f"kasane: an array of shape {values.shape} for elements of shape {shape}")
+    if not np.can_cast(values.dtype, x.dtype, "same_kind"):
+        raise TypeError(f"kasane: elements of {values.dtype} in an array of type {x.dtype}")
+    if any(a is x for a in values.leaves):
+        return evaluate(lazy(values), Array(values.shape, values.dtype, **distribution(values.shape, [x])))
+    return values
 
 
 def _scatter(x, entries, values):
     """x[entries] = values. Which of several values for one element stays is not said."""
     shape = np.broadcast_shapes(*(e.shape for e in entries))
     whole = (*shape, *x.shape[len(entries):])
-    if not isinstance(values, Operand):
+    if isinstance(values, Operand):
+        values = _fitting(x, whole, values)
+    else:
         values = np.broadcast_to(x._converted(values), whole)
-    count = math.prod(whole)
-    sources = [o for o in (*entries, values) if isinstance(o, Operand)]
 
     def work():
-        from ._blocks import pieces
         for k, (low, high) in enumerate(pieces((0,) * len(whole), whole, PIECE // 8)):
-            if k % _core.ranks() != _core.rank():
-                continue
-            columns = [elements(e, low[:len(shape)], high[:len(shape)]) for e in entries]
-            columns = [
-                np.asarray(c).reshape((*np.shape(c), *(1,) * (len(whole) - len(shape)))) for c in columns
-            ]
-            for d, (b, e) in enumerate(zip(low[len(shape):], high[len(shape):])):
-                columns.append(np.arange(b, e).reshape([-1 if i == d else 1
-                                                        for i in range(len(whole) - len(shape))]))
-            columns = np.broadcast_arrays(*columns)
-            rows = np.stack([_positive(c.ravel(), d, n) for d, (c, n) in enumerate(zip(columns, x.shape))], 1)
-            block = np.broadcast_to(np.asarray(elements(values, low, high)), columns[0].shape)
-            x._core.scatter(np.ascontiguousarray(rows), np.ascontiguousarray(block.astype(x.dtype)))
+            if k % _core.ranks() == _core.rank():
+                columns = np.broadcast_arrays(*_columns(entries, len(shape), low, high))
+                block = np.broadcast_to(np.asarray(elements(values, low, high)), columns[0].shape)
+                x._core.scatter(_rows(x, columns), np.ascontiguousarray(x._converted(block)))
 
-    if count:
-        together("kasane: a[indices] = values", [x, *sources], text(count), work)
+    if math.prod(whole):
+        sources = [o for o in (*entries, values) if isinstance(o, Operand)]
+        together("kasane: a[indices] = values", [x, *sources], text(*whole), work)
 
 
 def _assign_section(x, index, values):
     """x[index] = values, a distributed array: each rank puts what it has of them."""
-    from ._index import ranges
     from ._manipulation import broadcast_to
     parts = ranges(index, x.shape)
     kept = [d for d, r in enumerate(parts) if isinstance(r, range)]
     shape = tuple(len(parts[d]) for d in kept)
-    if values.shape != shape:
-        values = broadcast_to(values, shape)
-    if not np.can_cast(values.dtype, x.dtype, "same_kind"):
-        raise TypeError(f"kasane: elements of {values.dtype} in an array of type {x.dtype}")
-    if any(a is x for a in values.leaves):
-        values = evaluate(values)
-        if values is x:
-            from ._elementwise import copy
-            values = copy(x)
+    values = _fitting(x, shape, values)
+    values = values if values.shape == shape else broadcast_to(values, shape)
 
     def work():
-        from ._blocks import share
         for low, high in share(values):
             entries = list(parts)
             for d, b, e in zip(kept, low, high):

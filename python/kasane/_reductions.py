@@ -126,7 +126,8 @@ def _small(call, x, kept, shape, key, reads, partial, done, combine, kinds, out)
             merge(combine, seen, total, ..., some, tuple(state))
     values = done(seen, total).reshape(shape)
     if out is not None:
-        out[...] = values
+        out.put(..., values)  # by every rank, the same
+        _core.barrier()
         return out
     return (
         values if not shape and isinstance(values, np.generic) else values[()] if not shape else array(values)

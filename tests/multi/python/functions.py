@@ -160,6 +160,21 @@ def indices():
     same(kasane.searchsorted(kasane.array(sevens), a), np.searchsorted(sevens, x), "searchsorted")
     for ours, right in zip(kasane.nonzero(a > 99), np.nonzero(x > 99)):
         same(ours, right, "nonzero")
+    b, y = kasane.copy(a), x.copy()
+    b[b > 100], y[y > 100] = -1, -1
+    b[kasane.lazy(b) == 7], y[y == 7] = 8, 8
+    b[kasane.asarray(at)], y[at] = kasane.section(b, 1), y[1].copy()
+    b[1:4, 2], y[1:4, 2] = kasane.flip(kasane.section(b, np.s_[1:4, 3]), 1), y[1:4, 3, ::-1].copy()
+    n = (y < 5).sum()
+    b[b < 5], y[y < 5] = kasane.section(kasane.ravel(b), np.s_[:n]), y.ravel()[:n].copy()
+    same(b, y, "stores of distributed arrays")
+    same(b.sum(axis=0, out=kasane.empty((6, 7), y.dtype)), y.sum(axis=0), "out=")
+    same(kasane.evaluate(a > 9, out=kasane.empty_like(a, bool)), x > 9, "a copy by out=")
+    rows, ones = kasane.asarray(at), kasane.ones((3, 6, 7))
+    refused(TypeError, "elements of float64", lambda: b.__setitem__(rows, ones))
+    refused(ValueError, "for elements of shape", lambda: b.__setitem__(..., kasane.ones((2, 5, 6, 7), int)))
+    large, small = kasane.full(9, 300), kasane.zeros(9, "int8")
+    refused((ValueError, kasane.Error), "", lambda: small.__setitem__(..., large))
     refused(IndexError, "a mask of shape", lambda: a[kasane.zeros(3, bool)])
     refused(IndexError, "outside of its 5", lambda: kasane.take(a, [5], 0))
 
