@@ -384,6 +384,11 @@ void Member::add(std::uint64_t offset) {
   context.io.fetch_add({where.owner, gas::kFrames, offset}, 1);
   transfer_ns_ += cluster_.world.now_ns() - begin;
 }
+void Member::own(std::uint64_t offset) {
+  const PageId page = cluster_.pages_.page_of(offset);
+  const gas::ByteRange all{cluster_.pages_.offset_of(page), cluster_.pages_.end_of(page)};
+  KASANE_CHECK(sim.mover->bring(context.io, page, all).has_value(), "a page of a script is pinned");
+}
 void Member::allreduce(std::size_t doubles) {
   const std::uint64_t begin = cluster_.world.now_ns();
   std::vector<double> values(doubles);

@@ -75,6 +75,10 @@ class Member final : public ult::Edges, public ult::StackMover {
   void add(std::uint64_t offset);
   void allreduce(std::size_t doubles);
   void barrier_of_collectives() { collectives->barrier(); }
+  void release_all() { release(Account::fence_others); }
+  void acquire_noticed() { acquire(Account::fence_others); }
+  /// The page moves to this rank.
+  void own(std::uint64_t offset);
   /// Until the other end of a fork and join has ended.
   void run_root(ForkJoin&, const Node&);
   void work(ForkJoin&);

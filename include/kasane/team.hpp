@@ -45,24 +45,86 @@ struct alignas(128) TeamWords {
   std::uint64_t meeting;
   /// number of the deal 24 | its next chunk 40
   alignas(128) std::uint64_t deal;
+  /// members of the rank have met those of others
+  bool met;
+};
+
+/// A node of the tree in which ranks meet: the first of up to four, to which it belongs, and the others.
+struct TeamNode {
+  explicit TeamNode(std::uint32_t ranks) : up(ranks), down(ranks) {}
+  barrier up;    ///< all have come; only the first waits for that
+  barrier down;  ///< it lets the others go
 };
 
 /// The words of all ranks, and where one member of each rank meets those of the others.
+///
+/// Few ranks meet at one barrier. More of them meet in a tree, since the last to come to a barrier wakes the
+/// others one after the other. Its nodes are made in the first meeting, which all have at the one barrier.
 class TeamMeeting {
  public:
   explicit TeamMeeting(std::uint32_t ranks)
-      : pages_(static_cast<std::byte*>(
-            allocate_zeroed(ranks * page_small, page_small, placement::block.in_pages(page_small).fixed()))),
-        ranks_(ranks) {}
-  [[nodiscard]] TeamWords* words_of(std::uint32_t rank) const noexcept {
-    return static_cast<TeamWords*>(static_cast<void*>(pages_.get() + rank * page_small));
+      : pages_(static_cast<std::byte*>(allocate_zeroed(2 * ranks * page_small, page_small,
+                                                       placement::block.in_pages(page_small).fixed()))),
+        ranks_(ranks),
+        all_(ranks) {}
+  ~TeamMeeting() {
+    if (is_tree()) for_each_node([](TeamNode* node) { std::destroy_at(node); });
   }
-  /// Until a member of each rank is here.
-  void meet() { ranks_.arrive_and_wait(); }
+  TeamMeeting(const TeamMeeting&) = delete;
+  TeamMeeting& operator=(const TeamMeeting&) = delete;
+
+  [[nodiscard]] TeamWords* words_of(std::uint32_t rank) const noexcept {
+    return static_cast<TeamWords*>(static_cast<void*>(pages_.get() + 2 * rank * page_small));
+  }
+  /// Before the first meet(), by one member at each rank.
+  void begin(std::uint32_t rank) {
+    if (!is_tree()) return;
+    for (std::uint32_t apart = 1, level = 0; has_node(rank, apart); apart *= kFan, ++level)
+      std::construct_at(node_of(rank, level), std::min(kFan, (ranks_ - rank + apart - 1) / apart));
+  }
+  /// Until a member of each rank is here. first: the first time.
+  void meet(std::uint32_t rank, bool first) {
+    if (first || !is_tree())
+      all_.arrive_and_wait();
+    else
+      climb(rank, 1, 0);
+  }
 
  private:
+  static constexpr std::uint32_t kFan = 4, kOneBarrier = 16;
+
+  [[nodiscard]] bool is_tree() const noexcept { return ranks_ > kOneBarrier; }
+  /// Is the rank the first of a node whose ranks are so far apart, with others?
+  [[nodiscard]] bool has_node(std::uint32_t rank, std::uint32_t apart) const noexcept {
+    return apart < ranks_ && rank % (apart * kFan) == 0;
+  }
+  /// On pages of their own, which nobody changes: all keep copies.
+  [[nodiscard]] TeamNode* node_of(std::uint32_t rank, std::uint32_t level) const noexcept {
+    return static_cast<TeamNode*>(static_cast<void*>(pages_.get() + (2 * rank + 1) * page_small)) + level;
+  }
+  template <class F>
+  void for_each_node(const F& f) const {
+    for (std::uint32_t rank = 0; rank < ranks_; rank += kFan)
+      for (std::uint32_t apart = 1, level = 0; has_node(rank, apart); apart *= kFan, ++level)
+        f(node_of(rank, level));
+  }
+  void climb(std::uint32_t rank, std::uint32_t apart, std::uint32_t level) {
+    if (apart >= ranks_) return;
+    const std::uint32_t first = rank - rank % (apart * kFan);
+    TeamNode& node = *node_of(first, level);
+    if (rank != first) {
+      static_cast<void>(node.up.arrive());
+      return node.down.arrive_and_wait();
+    }
+    node.up.arrive_and_wait();
+    climb(rank, apart * kFan, level + 1);
+    // It arrives again when all have passed: they come to `up` before.
+    static_cast<void>(node.down.arrive());
+  }
+
   unique_array<std::byte> pages_;
-  barrier ranks_;
+  std::uint32_t ranks_;
+  barrier all_;
 };
 
 }  // namespace detail
@@ -174,14 +236,14 @@ class member {
     if (meeting_ == nullptr) return;
     const bool ranks = others && size_ != rank_size_;
     if (rank_size_ == 1) {
-      if (ranks) meeting_->meet(), stay();
+      if (ranks) meet_others();
       return;
     }
     const std::atomic_ref<std::uint64_t> word(words_->meeting);
     // acq_rel: the last one passes on what the others wrote.
     const std::uint64_t before = word.fetch_add(1, std::memory_order_acq_rel);
     if (static_cast<std::uint32_t>(before) + 1 == rank_size_) {
-      if (ranks) meeting_->meet(), stay();
+      if (ranks) meet_others();
       word.store(((before >> 32) + 1) << 32, std::memory_order_seq_cst);  // before it looks for sleepers
       atomic_ref<std::uint64_t>(words_->meeting).notify_all();
       return;
@@ -195,6 +257,13 @@ class member {
         atomic_ref<std::uint64_t>(words_->meeting).wait(now), stay();
     }
     stay();  // loads that are calls may let others run
+  }
+
+  void meet_others() {
+    const bool first = !words_->met;
+    if (first) words_->met = true;
+    meeting_->meet(rank_, first);
+    stay();
   }
 
   std::uint32_t index_ = 0, size_ = 1, rank_ = 0, rank_size_ = 1;
@@ -216,6 +285,7 @@ void team(Callable body) {
     const auto run = [workers, meeting = meeting.get(), &body](std::uint32_t index) noexcept {
       member me(index, workers, meeting);
       me.stay();
+      if (me.rank_index() == 0) meeting->begin(me.rank());
       me.wait();
       Callable mine(body);
       mine(me);

@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <bit>
 #include <cstddef>
+#include <utility>
 
 #include "base/assert.h"
 #include "base/call_selector.h"
 #include "base/clock.h"
 #include "base/counters.h"
 #include "base/trace.h"
+#include "comm/batch.h"
 #include "comm/blocking.h"
 #include "gas/regions.h"
 #include "ult/controls.h"
@@ -38,11 +40,9 @@ Scheduler::Scheduler(comm::Transport& transport, ult::Words& words, ult::Edges& 
       mover_(mover),
       config_(config),
       layout_(config.workers, config.slots_per_rank),
-      ranks_per_bit_((config.ranks + ult::kIdleRankBits - 1) / ult::kIdleRankBits),
-      naps_(ranks_per_bit_ > 1),
-      nap_lengths_{
-          kFirstNapNs * ranks_per_bit_,
-          ranks_per_bit_ * (transport.facts().poll_every_ns == 0 ? kLongestNapNs : kLongestUnrungNapNs)},
+      idle_bits_(config.ranks),
+      naps_(!idle_bits_.all()),
+      nap_lengths_{kFirstNapNs, transport.facts().poll_every_ns == 0 ? kLongestNapNs : kLongestUnrungNapNs},
       seen_(config.ranks),
       victims_(from_here, config.rank) {
   KASANE_CHECK_OP(raw(config.rank), <, config.ranks);
@@ -225,11 +225,10 @@ Scheduler::Look Scheduler::look(Rank victim, std::uint32_t deque) {
     return {words_.load(victim, top), words_.load(victim, bottom)};
   // One read for both: an idle rank asks again and again, and a round trip each counts. Its words may be from
   // different moments, which a look allows.
-  constexpr std::size_t kApart = (Deque<>::kBottomOffset - Deque<>::kTopOffset) / sizeof(ult::Word);
-  ult::Word lines[kApart + 1];
+  DequeEnds ends;
   comm::PollWaiter waiter(transport_);
-  comm::Blocking(transport_, waiter).read({victim, gas::kThreads, top}, lines, sizeof lines);
-  return {lines[0], lines[kApart]};
+  comm::Blocking(transport_, waiter).read({victim, gas::kThreads, top}, ends.words, sizeof ends);
+  return ends.look();
 }
 
 void Scheduler::back_off(bool succeeded) {
@@ -242,12 +241,13 @@ void Scheduler::back_off(bool succeeded) {
   backoff_ns_ = std::min(backoff_ns_ * 2, kLongestBackoffNs);
 }
 
-// The last look before a sleep: no back-off, no guard; every deque of every other rank, since one that is
-// skipped may hold the only item.
+// The last look before a sleep: no back-off, no guard; every deque of every rank that is mapped here, since
+// one that is skipped may hold the only item. Of others the next few in turn, all asked at once: there wake-ups
+// may be late anyway, and the sleeper looks again after each nap.
 bool Scheduler::work_elsewhere(std::uint32_t) {
   if (words_.load(config_.rank, ult::Layout::ready_head()) != 0) return true;
   for (std::uint32_t r = 0; r < config_.ranks; ++r) {
-    if (Rank{r} == config_.rank) continue;
+    if (Rank{r} == config_.rank || transport_.mapped(Rank{r}, gas::kThreads) == nullptr) continue;
     for (std::uint32_t d = 0; d < config_.workers; ++d) {
       const Look seen = look(Rank{r}, d);
       if (has_work(seen.top, seen.bottom)) return true;
@@ -255,6 +255,33 @@ bool Scheduler::work_elsewhere(std::uint32_t) {
     }
     if (waiting_at(Rank{r}) != Waiting::none) return true;
   }
+  return work_far_away();
+}
+
+bool Scheduler::work_far_away() {
+  const std::uint32_t deques = (config_.ranks - 1) * config_.workers, most = std::min(deques, kMostLooks);
+  // relaxed: any number will do
+  const std::uint32_t turn = look_turn_.fetch_add(most, std::memory_order_relaxed);
+  const auto deque_of = [&](std::uint32_t i) {
+    const std::uint32_t at = (turn + i) % deques;
+    return std::pair{Rank{(raw(config_.rank) + 1 + at / config_.workers) % config_.ranks},
+                     at % config_.workers};
+  };
+  DequeEnds ends[kMostLooks] = {};
+  comm::PollWaiter waiter(transport_);
+  comm::Blocking io(transport_, waiter);
+  comm::Batch batch(io);
+  const auto is_far = [&](Rank r) { return transport_.mapped(r, gas::kThreads) == nullptr; };
+  for (std::uint32_t i = 0; i < most; ++i)
+    if (const auto [r, d] = deque_of(i); is_far(r))
+      batch.read({r, gas::kThreads, top_of(d)}, ends[i].words, sizeof ends[i]);
+  batch.await();
+  for (const DequeEnds& e : ends)
+    if (has_work(e.look().top, e.look().bottom)) return true;
+  for (std::uint32_t i = 0; i < most; ++i)
+    if (const auto [r, d] = deque_of(i); is_far(r))
+      batch.atomic(comm::AtomicOp::swap, {r, gas::kThreads, layout_.lazy(d)}, ult::LazyWorker::kHungry, 0,
+                   nullptr);
   return false;
 }
 
@@ -273,33 +300,35 @@ void Scheduler::announce_idle(std::uint32_t) {
   set_idle_bits();
 }
 
-// The last announced worker clears the bit, so that pushes do not spend a wake-up on a rank that works.
+// The last announced worker clears the bits, so that pushes do not spend a wake-up on a rank that works.
 // Another worker may announce itself between our decrement and our clearing, and its bits might be lost. So
 // this worker looks again afterwards and sets the bits for it. (A worker counts itself before it sets bits:
-// if none is counted here, its bits are set after our clearing.) A bit that stands for several ranks stays:
-// it is not this rank's alone.
+// if none is counted here, its bits are set after our clearing.)
 void Scheduler::forget_idle(std::uint32_t) {
   // seq_cst, both: in one order with the addition in announce_idle(), as said above
-  if (announced_.fetch_sub(1, std::memory_order_seq_cst) != 1 || ranks_per_bit_ > 1) return;
+  if (announced_.fetch_sub(1, std::memory_order_seq_cst) != 1) return;
   clear_idle_bits();
   if (announced_.load(std::memory_order_seq_cst) != 0) set_idle_bits();
 }
 
-std::uint64_t Scheduler::bit_of(Rank r) const noexcept {
-  return std::uint64_t{1} << (raw(r) / ranks_per_bit_);
-}
+void Scheduler::set_idle_bits() { change_idle_bits(true); }
+void Scheduler::clear_idle_bits() { change_idle_bits(false); }
 
-void Scheduler::set_idle_bits() {
-  const std::uint64_t bit = bit_of(config_.rank);
-  for (std::uint32_t r = 0; r < config_.ranks; ++r) {
-    if (Rank{r} != config_.rank) words_.fetch_or(Rank{r}, ult::Layout::idle_ranks(), bit);
-  }
-}
-
-void Scheduler::clear_idle_bits() {
-  const std::uint64_t bit = bit_of(config_.rank);
-  for (std::uint32_t r = 0; r < config_.ranks; ++r) {
-    if (Rank{r} != config_.rank) words_.fetch_and(Rank{r}, ult::Layout::idle_ranks(), ~bit);
+// All at once. seq_cst, as the words are; complete when this returns.
+void Scheduler::change_idle_bits(bool idle) {
+  comm::PollWaiter waiter(transport_);
+  comm::Blocking io(transport_, waiter);
+  comm::Batch batch(io);
+  for (std::uint32_t b = 0; b < idle_bits_.count(); ++b) {
+    const Rank at = idle_bits_.at(config_.rank, b);
+    const std::uint64_t bit = std::uint64_t{1} << b, word = ult::Layout::idle_ranks();
+    if (words_.region(at) == nullptr)
+      batch.atomic(idle ? comm::AtomicOp::fetch_or : comm::AtomicOp::fetch_and, {at, gas::kThreads, word},
+                   idle ? bit : ~bit, 0, nullptr);
+    else if (idle)
+      words_.fetch_or(at, word, bit);
+    else
+      words_.fetch_and(at, word, ~bit);
   }
 }
 
@@ -314,7 +343,7 @@ void Scheduler::wake_idle_rank() {
         kWordBits;
     const std::uint64_t mask = std::uint64_t{1} << bit;
     idle_ranks = words_.fetch_and(config_.rank, ult::Layout::idle_ranks(), ~mask) & ~ult::kRequestPending;
-    if (idle_ranks & mask) return ring_bit(bit);  // else another worker was quicker, and rings it
+    if (idle_ranks & mask) return ring(idle_bits_.who(config_.rank, bit));  // else another worker has rung it
   }
 }
 
@@ -328,13 +357,6 @@ void Scheduler::answer() {
 void Scheduler::nudge(Rank to) {
   words_.fetch_or(to, ult::Layout::idle_ranks(), ult::kRequestPending);
   for (std::uint32_t w = 0; w < config_.workers; ++w) want_of(to, w, ult::LazyWorker::kAsked);
-}
-
-void Scheduler::ring_bit(std::uint32_t bit) {
-  const std::uint32_t end = std::min((bit + 1) * ranks_per_bit_, config_.ranks);
-  for (std::uint32_t r = bit * ranks_per_bit_; r < end; ++r) {
-    if (Rank{r} != config_.rank) transport_.wake(Rank{r}, comm::Doorbell::work);
-  }
 }
 
 void Scheduler::ring(Rank rank) { transport_.wake(rank, comm::Doorbell::work); }

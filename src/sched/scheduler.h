@@ -25,6 +25,7 @@
 
 #include "base/ids.h"
 #include "comm/transport.h"
+#include "sched/idle_bits.h"
 #include "sched/nap_wait.h"
 #include "sched/steal.h"
 #include "sched/victims.h"
@@ -37,8 +38,8 @@ namespace kasane::sched {
 
 class Scheduler final : public ult::OtherRanks {
  public:
-  /// The first and the longest nap where a wake-up could be late, for each rank of a bit. Where
-  /// arrivals do not ring, a look is not cheap: the rank that is looked at takes short naps for a while.
+  /// The first and the longest nap where a wake-up could be late. Where arrivals do not ring, a look is not
+  /// cheap: the rank that is looked at takes short naps for a while.
   static constexpr std::int64_t kFirstNapNs = 1'000'000, kLongestNapNs = 64'000'000,
                                 kLongestUnrungNapNs = 1'024'000'000;
 
@@ -65,11 +66,19 @@ class Scheduler final : public ult::OtherRanks {
 
  private:
   static constexpr std::int64_t kFirstBackoffNs = 500, kLongestBackoffNs = 16'000;
+  /// Deques of ranks that are not mapped here, which one last look asks: of all in turn, look by look.
+  static constexpr std::uint32_t kMostLooks = 16;
   /// How long a thread stays in the ready list of a rank at work before other ranks bring it to theirs.
   static constexpr std::uint64_t kLeftAloneNs = 50'000;
 
   struct Look {
     std::uint64_t top, bottom;
+  };
+  /// The lines of a deque that a look reads.
+  struct DequeEnds {
+    static constexpr std::size_t kApart = (Deque<>::kBottomOffset - Deque<>::kTopOffset) / sizeof(ult::Word);
+    ult::Word words[kApart + 1];
+    [[nodiscard]] Look look() const noexcept { return {words[0], words[kApart]}; }
   };
   struct alignas(64) WorkerState {
     std::uint64_t random;
@@ -97,10 +106,10 @@ class Scheduler final : public ult::OtherRanks {
   /// sleep() in naps (sched/nap_wait.h).
   void watch(std::uint32_t seen, std::int64_t timeout_ns);
 
-  [[nodiscard]] std::uint64_t bit_of(Rank) const noexcept;
+  bool work_far_away();
   void set_idle_bits();
   void clear_idle_bits();
-  void ring_bit(std::uint32_t bit);
+  void change_idle_bits(bool idle);
   [[nodiscard]] std::uint32_t pick(std::uint32_t worker, std::uint32_t n) noexcept;
   void count_for(std::uint32_t worker, std::atomic<std::uint64_t> Counters::* counter,
                  std::uint64_t n = 1) noexcept;
@@ -111,7 +120,7 @@ class Scheduler final : public ult::OtherRanks {
   ult::StackMover& mover_;
   const ult::Config config_;
   const ult::Layout layout_;
-  std::uint32_t ranks_per_bit_;
+  const IdleBits idle_bits_;
   bool naps_;  ///< a wake-up could slip through
   Naps nap_lengths_;
   std::vector<WorkerState> workers_;
@@ -129,7 +138,7 @@ class Scheduler final : public ult::OtherRanks {
   alignas(64) std::atomic<bool> thief_{false};
   std::atomic<std::uint64_t> next_round_ns_{0};
   alignas(64) std::atomic<std::uint32_t> announced_{0};
-  std::atomic<std::uint32_t> wake_turn_{0};
+  std::atomic<std::uint32_t> wake_turn_{0}, look_turn_{0};
   std::atomic<bool> watched_{false};  ///< one of the sleeping workers is the watcher
 };
 

@@ -4,7 +4,8 @@
 // thieves spread.
 //
 // Thread safety: pure; a Victims belongs to one thief at a time.
-// Invariant: a round asks every other rank once, unless it ends early, and none before one that is nearer.
+// Invariant: a round asks every other rank once, unless it ends early, and none before one that is nearer; of
+// those elsewhere, each of which costs round trips, no more than kMostElsewhere.
 #pragma once
 
 #include <algorithm>
@@ -42,6 +43,7 @@ class Victims {
   }
 
   [[nodiscard]] bool empty() const noexcept { return order_.empty(); }
+  static constexpr std::size_t kMostElsewhere = 16;
   /// Calls ask(rank, distance) for one rank after the other until it returns true, and returns whether it
   /// did. pick(n): a random number below n.
   template <class Pick, class Ask>
@@ -50,7 +52,8 @@ class Victims {
       last = first;
       while (last != order_.size() && order_[last].distance == order_[first].distance) ++last;
       // The shuffle goes on while we walk: each round is a random order, and a short one costs little.
-      for (std::size_t end = last; end != first; --end) {
+      const std::size_t most = order_[first].distance == Distance::elsewhere ? kMostElsewhere : last - first;
+      for (std::size_t end = last; end != first && last - end < most; --end) {
         std::swap(order_[end - 1], order_[first + pick(static_cast<std::uint32_t>(end - first))]);
         if (ask(order_[end - 1].rank, order_[end - 1].distance)) return true;
       }
