@@ -45,7 +45,7 @@ class Faults {
   [[nodiscard]] bool busy(BlockId b) const noexcept { return blocks_.state(b).busy; }
   /// For a thread that has left its fault, and holds nothing: where is the page, and this rank becomes one of
   /// its readers. A page that is on SSD is paged in.
-  void ask(comm::Blocking& io, PageId page) const { fetches_.stay_reader(io, page); }
+  void ask(comm::Blocking& io, PageId page) const { fetches_.become_reader(io, page); }
   /// Would ask() take trips between ranks before the block can be fetched?
   [[nodiscard]] bool must_ask(BlockId) const noexcept;
   /// No access faults any more: returns when nothing is on its way for one.

@@ -92,13 +92,14 @@ Fetched Fetches::fetch(ThreadContext& ctx, BlockId b, const Held& held, bool byt
 /// owner. What is read becomes the twin, so it must be what the page will have when changes are put to it: an
 /// untouched page has no bytes, and is touched first.
 template <class Read>
-bool Fetches::read_again(comm::Blocking& io, PageId page, const Read& read) const {
+bool Fetches::read_again(comm::Blocking& io, PageId page, Untouched untouched_page, const Read& read) const {
   gas::AddressCache::Found found;
   const auto locate_it = [&] {
     for (;;) {
       found = p_.addresses.look(io, page);
       if (found.owner == kNoRank || found.owner == p_.me()) return false;
       const bool untouched = gas::AddressCache::is_untouched(found);
+      if (untouched && untouched_page == Untouched::left) return false;
       if (untouched && gas::Location::of(found.word).busy)
         io.waiter().pause();
       else if (untouched)
@@ -113,7 +114,11 @@ bool Fetches::read_again(comm::Blocking& io, PageId page, const Read& read) cons
 }
 
 void Fetches::stay_reader(comm::Blocking& io, PageId page) const {
-  read_again(io, page, [](Rank) {});
+  read_again(io, page, Untouched::touched, [](Rank) {});
+}
+
+void Fetches::become_reader(comm::Blocking& io, PageId page) const {
+  read_again(io, page, Untouched::left, [](Rank) {});
 }
 
 void Fetches::refresh(comm::Blocking& io, BlockId b, bool twin) const {
@@ -125,7 +130,7 @@ void Fetches::refresh(comm::Blocking& io, BlockId b, bool twin) const {
 
 bool Fetches::refresh(comm::Blocking& io, std::uint64_t offset, std::size_t bytes, bool twin) const {
   alignas(8) std::byte fresh[kBlockBytes];
-  if (!read_again(io, pages_.page_of(mem::block_of(offset)),
+  if (!read_again(io, pages_.page_of(mem::block_of(offset)), Untouched::touched,
                   [&](Rank owner) { io.read({owner, gas::kFrames, offset}, fresh, bytes); }))
     return false;
   std::byte* mine = p_.space.a(offset);

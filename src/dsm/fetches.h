@@ -33,6 +33,8 @@ class Fetches {
   /// Makes this rank a reader of the page again: it keeps a block of it, though the acquire has just left the
   /// readers. If this rank owns the page no notice is needed.
   void stay_reader(comm::Blocking&, PageId) const;
+  /// The same before a fetch, for a thread that holds nothing: an untouched page is left to its first toucher.
+  void become_reader(comm::Blocking&, PageId) const;
   /// The address where the owner's bytes are mapped here, or null.
   [[nodiscard]] const std::byte* frame_of(Rank owner, std::uint64_t offset) const noexcept {
     const std::byte* frames = p_.transport.mapped(owner, gas::kFrames);
@@ -46,8 +48,10 @@ class Fetches {
   template <class Locate, class Read, class Dropped>
   FetchState read_as_reader(comm::Blocking&, PageId, gas::AddressCache::Found&, const Locate&, const Read&,
                             const Dropped&) const;
+  /// What becomes of a page that nobody has touched.
+  enum class Untouched : std::uint8_t { touched, left };
   template <class Read>
-  bool read_again(comm::Blocking&, PageId, const Read&) const;
+  bool read_again(comm::Blocking&, PageId, Untouched, const Read&) const;
 
   const Parts& p_;
   const Frames& frames_;

@@ -800,7 +800,8 @@ bool Pool::may_leave(std::uintptr_t sp) noexcept {
   const std::uintptr_t bytes = std::uintptr_t{config.ranks} * config.stacks_per_rank * config.stack_bytes;
   if (sp - first >= bytes) return false;  // a stack of the program's own, or that of a signal
   const StackId stack = config.stack_at(sp);
-  return sp - (config.stack_end(stack) - config.stack_bytes) >= kLeastLeft && others_here();
+  return sp - (config.stack_end(stack) - config.stack_bytes) >= kLeastLeft &&
+         worker->waiting < kMostWaiting && others_here();
 }
 
 void Pool::load_control_words() noexcept {

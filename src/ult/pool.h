@@ -258,6 +258,7 @@ class Pool {
   /// other thread could run meanwhile.
   [[nodiscard]] static bool may_leave(std::uintptr_t sp) noexcept;
   static constexpr std::size_t kLeastLeft = 16 * 1024;
+  static constexpr std::uint32_t kMostWaiting = 64;  ///< of a worker: each has a stack with frames
   /// First on a thread that has left a fault: MXCSR and the x87 control word become those of all workers.
   static void load_control_words() noexcept;
   /// As wait_here(), for a thread that has left the fault of an access to the address. It goes on only when

@@ -826,7 +826,8 @@ bool Runtime::Job::may_leave(dsm::ThreadContext& context, std::uint64_t offset) 
     context.sweeps = &sweeps[ult::Pool::worker() * kSweptThreads + raw(self) % kSweptThreads];
   return program_code.runs(code.instruction, code.stack_pointer) && context.views == 0 &&
          !holds_mutex_of_libc() && !std::exchange(context.waits_in_place, false) &&
-         !segments.in_stacks(offset, ranks) && ult::Pool::may_leave(code.stack_pointer);
+         !segments.in_stacks(offset, ranks) && (tiers == nullptr || tiers->few_stacks()) &&
+         ult::Pool::may_leave(code.stack_pointer);
 }
 
 /// On the stack of the thread that made the access, as the next.
