@@ -8,7 +8,8 @@ high?}. The x axis shows what varies within the case: bytes, else N (the size of
 systems. A case with several numbers of threads and several sizes, such as a pingpong, has a panel for each
 number of threads, as the figures of Odajima, Lee and Sato; operations with several numbers of requesters have
 one panel along these, as the figures of Endo's thesis. Triad has the figures of Yasui and Fujisawa: bandwidth
-over N for each way of placing the arrays, and, of the largest N, a matrix of nodes.
+over N for each way of placing the arrays, and, of the largest N, a matrix of nodes. Scale has the efficiency
+of all programs over the ranks, and for each program where its time went.
 """
 import argparse
 import collections
@@ -31,6 +32,7 @@ matplotlib.rcParams["svg.fonttype"] = "none"  # text stays text
 import matplotlib.pyplot as plt
 
 FIELDS = ("suite", "case", "system", "value", "unit")
+PARTS = ("compute", "misses", "transfers", "fences", "steals", "locks", "idle")
 AXES = ("bytes", "N", "multiplicity", "distance", "ranks", "threads")
 COLOURS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22",
            "#17becf", "#003f5c", "#ffa600", "#58508d", "#ff6361")
@@ -56,6 +58,8 @@ def read_rows(path):
 def case_of(row):
     """The row's panel. Panels of the suite gas compare the cases of a system, as figures 5.7 (accesses) and
     5.8 (moves) of Endo's thesis."""
+    if row["suite"] == "scale":  # a panel for each network
+        return f"efficiency, {row['system']}"
     if row["suite"] != "gas":
         return row["case"]
     moves = row["case"] == "am-round-trip" or row["case"].startswith("own")
@@ -104,6 +108,8 @@ def rises(rows):
 def label_of(row, axis):
     """The system, with what else tells lines of one panel apart."""
     if row["suite"] == "gas":  # the system is in the title
+        return row["case"]
+    if row["suite"] == "scale":
         return row["case"]
     if row["suite"] == "containers":  # its name says how many ranks
         return row["system"] + (f", {row['threads']} threads" if row["threads"] > 1 else "")
@@ -162,7 +168,7 @@ def draw_lines(axes, rows, axis):
                       marker="o", markersize=3, capsize=2, label=label)
     if axis == "bytes":
         axes.set_xscale("symlog", base=2)
-    elif rows[0]["suite"] == "triad":
+    elif rows[0]["suite"] in ("triad", "scale"):
         axes.set_xscale("log", base=2)
     elif axis != "multiplicity":
         axes.set_xticks(sorted({p[0] for points in lines.values() for p in points}))
@@ -204,6 +210,30 @@ def with_matrices(found):
     return added
 
 
+def with_parts(found):
+    """Adds panels behind those of the suite scale: the parts of each program's time, on each network."""
+    added = collections.OrderedDict()
+    for key, panel in found.items():
+        added[key] = panel
+        for row in panel if key[0] == "scale" else ():
+            added.setdefault((key[0], f"{row['case']}, {row['system']}", "ms", "parts"), []).append(row)
+    return added
+
+
+def draw_parts(axes, rows):
+    """The median rank's time, stacked."""
+    rows = sorted(rows, key=lambda row: row["ranks"])
+    below = [0.0] * len(rows)
+    for part, colour in zip(PARTS, COLOURS):
+        share = [row[f"ms_{part}"] / row["ms"] for row in rows]
+        axes.bar(range(len(rows)), share, bottom=below, color=colour, label=part)
+        below = [b + s for b, s in zip(below, share)]
+    axes.set_xticks(range(len(rows)), [f"{row['ranks']}\n{row['ms']:.3g} ms" for row in rows])
+    axes.set_xlabel("ranks")
+    axes.set_ylabel("share of the time")
+    axes.legend(fontsize="small")
+
+
 def draw_matrix(axes, rows):
     """From the threads of a node (down) to the memory of a node (across)."""
     froms, tos = (sorted({row[side] for row in rows}) for side in ("threads_node", "memory_node"))
@@ -220,13 +250,17 @@ def draw_matrix(axes, rows):
 
 
 def draw(rows, output):
-    found = with_matrices(panels(rows))
+    found = with_parts(with_matrices(panels(rows)))
     columns = min(3, math.ceil(math.sqrt(len(found))))
     lines = math.ceil(len(found) / columns)
     figure, grid = plt.subplots(lines, columns, figsize=(6 * columns, 4 * lines), squeeze=False,
                                 layout="constrained")
     for axes, ((suite, case, unit, threads), panel) in zip(grid.flat, found.items()):
         axis = axis_of(panel)
+        if threads == "parts":
+            draw_parts(axes, panel)
+            axes.set_title(f"{suite}: {case}")
+            continue
         if threads == "matrix":
             draw_matrix(axes, panel)
             axes.set_title(f"{suite}: {case}, {unit}")

@@ -402,7 +402,8 @@ std::uint64_t Member::frame_of(SlotId slot) const noexcept {
   return (std::uint64_t{raw(slot)} + 1) * Cluster::kStackBytes - kLiveBytes;
 }
 
-/// Runs the thread until it ends, forks or waits. Returns the thread that its worker runs next, if it has one.
+/// Runs the thread until it ends, forks or waits. Returns the thread that its worker runs next, if it has
+/// one.
 SlotId Member::step(ForkJoin& program, SlotId slot) {
   Task& task = *cluster_.tasks_[raw(slot)];
   switch (task.at) {

@@ -193,8 +193,8 @@ Result<std::uint64_t> heat(Cluster& c, bool quick) {
   return ns * steps;
 }
 
-/// Rows of a sparse matrix in parts: a step reads the parts of the vector that its columns name (of all ranks,
-/// as NPB's random columns do: here 16 others), multiplies, and sums two numbers over all.
+/// Rows of a sparse matrix in parts: a step reads the parts of the vector that its columns name (of all
+/// ranks, as NPB's random columns do: here 16 others), multiplies, and sums two numbers over all.
 Result<std::uint64_t> cg(Cluster& c, bool quick) {
   const std::uint64_t n = quick ? 1 << 14 : 1 << 22, steps = quick ? 2 : 3;  // rows; 100 elements a row
   const std::uint64_t each = (n / c.ranks() * 8 + kPage - 1) / kPage * kPage;

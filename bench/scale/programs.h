@@ -15,7 +15,8 @@ struct Script {
   const char* what;
   /// Of one rank's memory; the whole heap is ranks times that, and at least `together`.
   std::uint64_t heap_each = 0, together = 0;
-  /// Runs it on a cluster with that heap. Returns what the same work takes on one rank, ns. quick: less of it.
+  /// Runs it on a cluster with that heap. Returns what the same work takes on one rank, ns. quick: less of
+  /// it.
   Result<std::uint64_t> (*run)(Cluster&, bool quick);
   std::uint64_t page_bytes = mem::kPageBytes;
 };

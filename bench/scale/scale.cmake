@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# kasane bench scale: scripts of programs over a simulated cluster (docs/design/scaling.md). The simulator lies
-# among the tests; tests/unit/scale counts what these scripts send.
+# kasane bench scale: scripts of programs over a simulated cluster (docs/design/scaling.md). The simulator
+# lies among the tests; tests/unit/scale counts what these scripts send.
 if(KASANE_BUILD_TESTS)
   add_library(bench_scale STATIC scale/cluster.cpp scale/programs.cpp
     "${PROJECT_SOURCE_DIR}/tests/support/checked_engine.cpp")

@@ -103,8 +103,8 @@ Row run(const scale::Script& script, const std::string& name, const Timing& timi
   const Spread m = spread(messages), b = spread(bytes);
   row.more.push_back({"messages", m.median});
   row.more.push_back({"messages_most", m.most});
-  row.more.push_back({"bytes", b.median});
-  row.more.push_back({"bytes_most", b.most});
+  row.more.push_back({"traffic_bytes", b.median});
+  row.more.push_back({"traffic_bytes_most", b.most});
   row.more.push_back({"busiest", std::uint64_t{busiest}});
   row.more.push_back({"chain", std::uint64_t{cluster.longest_chain()}});
   std::fprintf(table, "%-12s %5u %7.3f %10.3f%s %9.0f %9.0f (rank %4u) %6u\n", script.name, ranks, efficiency,

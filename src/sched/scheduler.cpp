@@ -242,8 +242,8 @@ void Scheduler::back_off(bool succeeded) {
 }
 
 // The last look before a sleep: no back-off, no guard; every deque of every rank that is mapped here, since
-// one that is skipped may hold the only item. Of others the next few in turn, all asked at once: there wake-ups
-// may be late anyway, and the sleeper looks again after each nap.
+// one that is skipped may hold the only item. Of others the next few in turn, all asked at once: there
+// wake-ups may be late anyway, and the sleeper looks again after each nap.
 bool Scheduler::work_elsewhere(std::uint32_t) {
   if (words_.load(config_.rank, ult::Layout::ready_head()) != 0) return true;
   for (std::uint32_t r = 0; r < config_.ranks; ++r) {

@@ -28,7 +28,7 @@ for suite in $suites; do
   [ -z "$common" ] || [ "$flags" = "$common" ] || fail "bench $suite has other words: $flags"
   common=$flags
   for flag in --quick --repetitions; do
-    [ "$suite $flag" = "eviction --repetitions" ] || grep -q "^  $flag " <<<"$help" ||
+    [[ "$suite $flag" =~ ^(eviction|scale)" --repetitions"$ ]] || grep -q "^  $flag " <<<"$help" ||
       fail "bench $suite has no $flag"
   done
   names=$(timeout 20 "$kasane" bench "$suite" --list) || fail "bench $suite --list"

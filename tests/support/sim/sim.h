@@ -14,9 +14,9 @@
 //   A message: post ──delay──► due at the target, and runs in its next progress(). Its reply: another delay.
 // Every post may be answered `again` without reason.
 //
-// With SimOptions::timing time is virtual instead (sim/timing.h): each thread has a clock, which compute() and
-// what it posts advance; what happens next is what is due first, so there is one history. Without a clock of
-// its own a layer sees these times where the program links kasane_comm_sim_clock.
+// With SimOptions::timing time is virtual instead (sim/timing.h): each thread has a clock, which compute()
+// and what it posts advance; what happens next is what is due first, so there is one history. Without a clock
+// of its own a layer sees these times where the program links kasane_comm_sim_clock.
 //
 //   a message arrives ── a thread of the rank polls: at once
 //                     └─ none does: the rank's service thread, if it sleeps, runs wake_ns later

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the shipping protocols send at the busiest rank of a simulated cluster, and how that grows with the
-// ranks. A step that costs more at one place the more ranks there are is either bounded here, or named here as
-// one that grows: who mends it changes its test.
+// ranks. A step that costs more at one place the more ranks there are is either bounded here, or named here
+// as one that grows: who mends it changes its test.
 #include <gtest/gtest.h>
 
 #include <algorithm>
