@@ -76,6 +76,8 @@ SlotId Scheduler::steal_anywhere(std::uint32_t worker) {
   SlotId slot = kNoSlot;
   victims_.round([&](std::uint32_t n) { return pick(worker, n); },
                  [&](Rank victim, Distance distance) {
+                   // a thread of this rank was woken: it comes before others' work
+                   if (words_.load(config_.rank, ult::Layout::ready_head()) != 0) return true;
                    slot = steal_from_rank(worker, victim);
                    if (slot == kNoSlot) return false;
                    if (distance == Distance::numa_node) count_for(worker, &Counters::steals_numa);

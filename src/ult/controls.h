@@ -67,8 +67,8 @@ class Controls {
 
   /// Puts slot on the list whose head is at offset head of rank's region (ready or returned list).
   void push(Rank rank, std::uint64_t head, SlotId slot) const {
-    Word newest =
-        rank == own_ ? atomic(own_word(head)).load(std::memory_order_relaxed) : words_->load(rank, head);
+    // Another rank's list is empty as a rule; a wrong guess costs no more than a look would.
+    Word newest = rank == own_ ? atomic(own_word(head)).load(std::memory_order_relaxed) : 0;
     do put(slot, offsetof(SlotControl, next), newest);
     while (!swing(rank, head, newest, link_to(slot)));
   }
