@@ -33,7 +33,8 @@ class Fetches {
   /// Makes this rank a reader of the page again: it keeps a block of it, though the acquire has just left the
   /// readers. If this rank owns the page no notice is needed.
   void stay_reader(comm::Blocking&, PageId) const;
-  /// The same before a fetch, for a thread that holds nothing: an untouched page is left to its first toucher.
+  /// The same before a fetch, for a thread that holds nothing: an untouched page is left to its first
+  /// toucher.
   void become_reader(comm::Blocking&, PageId) const;
   /// The address where the owner's bytes are mapped here, or null.
   [[nodiscard]] const std::byte* frame_of(Rank owner, std::uint64_t offset) const noexcept {
