@@ -40,7 +40,7 @@ Most team(std::uint32_t ranks, const std::function<void(Member&, std::uint64_t h
 // ---- exact ----
 
 TEST(Counts, ABarrierOfCollectivesIsALogarithm) {
-  for (const auto &[ranks, messages] : {std::pair{16u, 8u}, {64u, 12u}, {256u, 16u}}) {
+  for (const auto& [ranks, messages] : {std::pair{16u, 8u}, {64u, 12u}, {256u, 16u}}) {
     EXPECT_EQ(team(ranks, [](Member& me, std::uint64_t) { me.barrier_of_collectives(); }).messages, messages);
     EXPECT_EQ(team(ranks, [](Member& me, std::uint64_t) { me.allreduce(1); }).messages, messages);
   }
