@@ -107,7 +107,7 @@ int run_preloaded(Run& state) {
                  "were examined (%s). Its threads may have a race that x86 hides, and on several ranks that "
                  "gives wrong bytes without a message; --preload=unchecked takes the risk "
                  "(docs/guide/threads.md)\n",
-                 program.c_str(), examined_programs().c_str());
+                 program.c_str(), spread.all_examined.c_str());
     return execute(std::move(state.command));
   }
   // Its variables, what it allocates and its threads are everyone's, as in one process.

@@ -13,14 +13,13 @@
 namespace kasane::tools {
 
 struct Spread {
-  std::string file;      ///< empty: there is no such program
-  std::string examined;  ///< name and version in the list of examined programs; empty: it is not there
-  std::string refusal;   ///< why it cannot; empty: nothing is known that forbids it
+  std::string file;          ///< empty: there is no such program
+  std::string examined;      ///< name and version in the list of examined programs; empty: it is not there
+  std::string refusal;       ///< why it cannot; empty: nothing is known that forbids it
+  std::string all_examined;  ///< "pigz 2.6, xz 5.4.1, …"
 };
 
+/// Within 5 s, or that is the refusal.
 Spread may_spread(const std::string& name);
-
-/// "pigz 2.6, xz 5.4.1, …"
-std::string examined_programs();
 
 }  // namespace kasane::tools

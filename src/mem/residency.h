@@ -164,10 +164,6 @@ class Residency {
     return stacks_ == nullptr ? 0 : stacks_->measured();
   }
   [[nodiscard]] std::uint64_t stacks() const noexcept { return stacks_ == nullptr ? 0 : stacks_->known(); }
-  /// Measured or presumed, they take less than an eighth of this rank's share.
-  [[nodiscard]] bool few_stacks() const noexcept {
-    return room_.limitless() || room_.budget().used(BudgetUse::stacks) < room_.budget().fair() / 8;
-  }
 
   /// Blocks of frames, of tables and of stacks.
   [[nodiscard]] std::uint64_t used() const noexcept {

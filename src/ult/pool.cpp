@@ -791,7 +791,7 @@ bool Pool::wait_here(bool (*ready)(const void*), const void* argument) {
   return true;
 }
 
-bool Pool::may_leave(std::uintptr_t sp) noexcept {
+bool Pool::may_leave(std::uintptr_t sp, std::uint32_t most) noexcept {
   const Worker* const worker = current_worker();
   if (worker == nullptr || worker->self() == kNoSlot || worker->runtime_sections.sections != 0 || kSanitized)
     return false;
@@ -800,8 +800,8 @@ bool Pool::may_leave(std::uintptr_t sp) noexcept {
   const std::uintptr_t bytes = std::uintptr_t{config.ranks} * config.stacks_per_rank * config.stack_bytes;
   if (sp - first >= bytes) return false;  // a stack of the program's own, or that of a signal
   const StackId stack = config.stack_at(sp);
-  return sp - (config.stack_end(stack) - config.stack_bytes) >= kLeastLeft &&
-         worker->waiting < kMostWaiting && others_here();
+  return sp - (config.stack_end(stack) - config.stack_bytes) >= kLeastLeft && worker->waiting < most &&
+         others_here();
 }
 
 void Pool::load_control_words() noexcept {

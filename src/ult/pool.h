@@ -254,11 +254,11 @@ class Pool {
   /// caller must hold nothing that another thread could wait for (block bits, pins, outstanding puts).
   static bool wait_here(bool (*ready)(const void*), const void* argument);
   /// In a handler, for the access that it serves: may the thread with this stack pointer wait_for_page()? Not
-  /// in a runtime section, on another stack than its own, with less left of it than kLeastLeft, or where no
-  /// other thread could run meanwhile.
-  [[nodiscard]] static bool may_leave(std::uintptr_t sp) noexcept;
+  /// in a runtime section, on another stack than its own, with less left of it than kLeastLeft, where `most`
+  /// wait already, or where no other thread could run meanwhile.
+  [[nodiscard]] static bool may_leave(std::uintptr_t sp, std::uint32_t most) noexcept;
   static constexpr std::size_t kLeastLeft = 16 * 1024;
-  static constexpr std::uint32_t kMostWaiting = 64;  ///< of a worker: each has a stack with frames
+  static constexpr std::uint32_t kMostWaiting = 64;  ///< of a worker
   /// First on a thread that has left a fault: MXCSR and the x87 control word become those of all workers.
   static void load_control_words() noexcept;
   /// As wait_here(), for a thread that has left the fault of an access to the address. It goes on only when

@@ -222,6 +222,7 @@ struct Runtime::Job final : Runtime::Layers {
   /// Null: the access is possible now, or has to be repeated. Else the access is invalid; returns what the
   /// address means.
   const char* serve_fault(std::uint64_t offset, mem::Access wanted, mem::Served);
+  [[nodiscard]] std::uint32_t most_waiting() const noexcept;
   [[nodiscard]] bool may_leave(dsm::ThreadContext&, std::uint64_t offset) noexcept;
   static void await_block(void* self, std::uint64_t offset) noexcept;
   static void ask_for_page(void* self, std::uint64_t offset) noexcept;
@@ -819,6 +820,14 @@ const char* Runtime::Job::serve_fault(std::uint64_t offset, mem::Access wanted, 
              : "a wild pointer: nothing is allocated at this address of the space";
 }
 
+/// So many threads of a worker may wait for pages while it runs others: each keeps a stack, and buffers
+/// of 64 KiB while its sweep is read.
+std::uint32_t Runtime::Job::most_waiting() const noexcept {
+  constexpr std::uint64_t kOneFor = 4u << 20;
+  const std::uint64_t room = tiers == nullptr ? ~std::uint64_t{0} : tiers->share() / kOneFor;
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(ult::Pool::kMostWaiting, room));
+}
+
 /// May the calling worker run other threads until the access, whose fault it serves, can be made?
 bool Runtime::Job::may_leave(dsm::ThreadContext& context, std::uint64_t offset) noexcept {
   const traps::FaultingCode code = traps::faulting_code();
@@ -826,8 +835,7 @@ bool Runtime::Job::may_leave(dsm::ThreadContext& context, std::uint64_t offset) 
     context.sweeps = &sweeps[ult::Pool::worker() * kSweptThreads + raw(self) % kSweptThreads];
   return program_code.runs(code.instruction, code.stack_pointer) && context.views == 0 &&
          !holds_mutex_of_libc() && !std::exchange(context.waits_in_place, false) &&
-         !segments.in_stacks(offset, ranks) && (tiers == nullptr || tiers->few_stacks()) &&
-         ult::Pool::may_leave(code.stack_pointer);
+         !segments.in_stacks(offset, ranks) && ult::Pool::may_leave(code.stack_pointer, most_waiting());
 }
 
 /// On the stack of the thread that made the access, as the next.

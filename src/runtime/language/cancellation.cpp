@@ -42,6 +42,8 @@ int in_point(void* word, const Wait& wait) noexcept {
   if (own != nullptr) own->os_thread_.store(::gettid(), std::memory_order_relaxed);  // it waits later
 }
 
+void Cancellation::forget_here() noexcept { t_here = nullptr; }
+
 CancelAction Cancellation::step(CancelEvent event) noexcept {
   CancelState seen = state_.load();
   for (;;) {

@@ -64,6 +64,8 @@ class Cancellation {
   /// Of the calling OS thread; null: libc's alone.
   [[nodiscard]] static Cancellation* here() noexcept;
   static void set_here(Cancellation*) noexcept;
+  /// In the child of a fork: its thread's is the parent's, in memory that both have.
+  static void forget_here() noexcept;
   [[nodiscard]] pid_t os_thread() const noexcept { return os_thread_.load(std::memory_order_relaxed); }
   /// Null also where libc's functions cancel, and in the runtime.
   [[nodiscard]] static Cancellation* of_calls_here() noexcept {

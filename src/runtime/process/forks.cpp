@@ -28,6 +28,7 @@
 #include "comm/bootstrap/signals_for_main.h"
 #include "mem/space.h"
 #include "runtime/language/atomics.h"
+#include "runtime/language/cancellation.h"
 #include "runtime/process/own_descriptors.h"
 #include "runtime/process/random_numbers.h"
 #include "runtime/process/system_calls.h"
@@ -286,6 +287,7 @@ void restore_stack(const Fork& f) noexcept {
 void become_child(const Fork& f) noexcept {
   ::close(f.ends[0]);
   note_runtime_of_parent(*f.runtime);
+  Cancellation::forget_here();
   g_child.parent = f.ends[1];
   ult::Pool::forget_process();
   Runtime::forget_process();

@@ -51,7 +51,6 @@ class MemoryTiers {
   void use_stack(comm::Blocking&, StackId, bool born_here);
   /// The stack has given its frames back: its next use counts as the first.
   void forget_stack(StackId stack) noexcept { residency_->forget_stack(stack); }
-  [[nodiscard]] bool few_stacks() const noexcept { return residency_->few_stacks(); }
 
   /// Whether so many bytes may be in DRAM at once. Where the options ask for a limit, a view of more would
   /// wait for ever. Else the limit is lifted.
