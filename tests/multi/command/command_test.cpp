@@ -69,7 +69,7 @@ TEST(Command, SuggestsTheOptionThatWasMeant) {
   expect_refused(
       {"run", "--check", "race", "--", kProgram},
       "--check race: there is no race; did you mean races? (known: races, globals, mixing, polling, "
-      "heap)");
+      "threads, heap)");
   expect_refused({"run", "--debug", "help", "--", kProgram},
                  "--debug help: there is no help (known: relocate, ");
   expect_refused({"info", "--jsno"}, "kasane info has no option --jsno; did you mean --json?\n");
