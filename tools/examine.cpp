@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // kasane-examine PROGRAM: what spread.h says of the program, for the command, which asks it (spread.cpp). A
-// program of its own, since Capstone's tables take memory in each process that loads it, and the command stays
-// beside the job.
-
+// program of its own, since Capstone's tables take memory in each process that loads it, and the command
+// stays beside the job.
 #include <capstone/capstone.h>
 #include <fcntl.h>
 #include <fmt/format.h>
