@@ -124,7 +124,7 @@ int main(int argc, char** argv) {
   std::vector<std::uint32_t> numbers{2, 4, 16, 64, 256, 1024};
   std::string name = "rdma";
   line.own().numbers("--ranks", numbers, "numbers of ranks", 2, 4096);
-  line.own().text("--network", name, "rdma, tcp, or a file of bench network");
+  line.own().text("--network", name, "rdma, tcp, or a file of parameters (docs/design/scaling.md)");
   if (const auto status = line.parse(argc, argv)) return *status;
   if (line.quick() && numbers.size() == 6) numbers = {2, 4};
   return bench::or_told("kasane bench scale", [&] {
