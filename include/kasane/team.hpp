@@ -102,8 +102,8 @@ class TeamMeeting {
   [[nodiscard]] TeamNode* node_of(std::uint32_t rank, std::uint32_t level) const noexcept {
     return static_cast<TeamNode*>(static_cast<void*>(pages_.get() + (2 * rank + 1) * page_small)) + level;
   }
-  template <class F>
-  void for_each_node(const F& f) const {
+  template <class Callable>
+  void for_each_node(const Callable& f) const {
     for (std::uint32_t rank = 0; rank < ranks_; rank += kFan)
       for (std::uint32_t apart = 1, level = 0; has_node(rank, apart); apart *= kFan, ++level)
         f(node_of(rank, level));
