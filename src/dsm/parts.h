@@ -43,8 +43,6 @@ struct ThreadContext {
   std::uint32_t idle_faults = 0;
   /// The thread's next fault waits in place: it has waited elsewhere in vain.
   bool waits_in_place = false;
-  /// Views that began here and have not ended: the room that they take may be what another thread waits for.
-  std::uint32_t views = 0;
 };
 
 struct Parts {

@@ -833,7 +833,7 @@ bool Runtime::Job::may_leave(dsm::ThreadContext& context, std::uint64_t offset) 
   const traps::FaultingCode code = traps::faulting_code();
   if (const SlotId self = ult::Pool::self(); !sweeps.empty() && self != kNoSlot)
     context.sweeps = &sweeps[ult::Pool::worker() * kSweptThreads + raw(self) % kSweptThreads];
-  return program_code.runs(code.instruction, code.stack_pointer) && context.views == 0 &&
+  return program_code.runs(code.instruction, code.stack_pointer) && views_open.load() == 0 &&
          !holds_mutex_of_libc() && !std::exchange(context.waits_in_place, false) &&
          !segments.in_stacks(offset, ranks) && ult::Pool::may_leave(code.stack_pointer, most_waiting());
 }

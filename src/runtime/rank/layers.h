@@ -74,7 +74,10 @@ struct Runtime::Layers : CallMemory {
 
   std::atomic<bool> running{false};
   std::atomic<std::uint64_t> bound_stacks_used{0};  ///< bytes of this rank's share
-  std::atomic<bool> threads_remain{false};          ///< detached threads still run and use this object
+  /// The room that they take may be what another thread waits for. Of the rank: a thread may end a view at
+  /// another worker than where it began it.
+  std::atomic<std::uint32_t> views_open{0};
+  std::atomic<bool> threads_remain{false};  ///< detached threads still run and use this object
   /// the network is closed: memory of other ranks cannot be reached any more
   std::atomic<bool> network_closed{false};
   bool trace_lost = false;        ///< on rank 0 at the end: it could not be written

@@ -233,10 +233,10 @@ Result<void> Runtime::pin(const void* p, std::size_t bytes, dsm::Use use) {
                             bytes_text(bytes), bytes_text(layers_->tiers->most_at_once()),
                             bytes_text(layers_->tiers->host_bytes())));
   }
-  auto& context = layers_->contexts->here();
-  const auto wild = layers_->coherence->views.pin(context, layers_->space->offset(p), bytes, use);
+  const auto wild =
+      layers_->coherence->views.pin(layers_->contexts->here(), layers_->space->offset(p), bytes, use);
   if (!wild) {
-    ++context.views;
+    layers_->views_open.fetch_add(1, std::memory_order_relaxed);  // relaxed: a count
     return {};
   }
   const std::byte* at =
@@ -321,7 +321,7 @@ std::size_t Runtime::Layers::pin_allocated(const void* p, std::size_t bytes, boo
     if (end <= offset || end - offset >= bytes) return 0;
     bytes = end - offset;
   }
-  ++contexts->here().views;
+  views_open.fetch_add(1, std::memory_order_relaxed);  // relaxed: as in pin()
   return bytes;
 }
 
@@ -343,9 +343,8 @@ bool Runtime::Layers::in_open_stacks(const void* p) const noexcept {
 void Runtime::Layers::unpin(const void* p, std::size_t bytes) {
   const PassedCalls passed;
   if (network_closed.load() || in_common_stacks(space->offset(p))) return;
-  auto& context = contexts->here();
-  --context.views;
-  coherence->views.unpin(context, space->offset(p), bytes);
+  coherence->views.unpin(contexts->here(), space->offset(p), bytes);
+  views_open.fetch_sub(1, std::memory_order_relaxed);  // relaxed: as in pin()
 }
 
 Result<void> Runtime::discard(const void* p, std::size_t bytes) {
