@@ -78,7 +78,6 @@ endforeach()
 # What make install needs built.
 add_custom_target(kasane_installed)
 foreach(target kasane_command kasane_library kasane_acp kasane_entry kasane_graph kasane_malloc
-  kasane_preload
   kasane-mpi-openmpi kasane-mpi-mpich armci-openmpi armci-mpich)
   if(TARGET ${target})
     add_dependencies(kasane_installed ${target})
