@@ -22,14 +22,19 @@
 
 namespace kasane::mem {
 
-/// Repeats the call where the kernel was interrupted or asks for it. False: the kernel refuses. Keeps errno.
-inline bool advise(std::byte* address, std::size_t bytes, int advice) noexcept {
+/// Repeats the call where the kernel was interrupted or asks for it. Returns 0, or the errno with which the
+/// kernel refuses. Keeps errno.
+inline int try_advise(std::byte* address, std::size_t bytes, int advice) noexcept {
   const int saved = errno;
   int result;
-  while ((result = ::madvise(address, bytes, advice)) != 0 && (errno == EINTR || errno == EAGAIN)) {
+  while ((result = ::madvise(address, bytes, advice) == 0 ? 0 : errno) == EINTR || result == EAGAIN) {
   }
   errno = saved;
-  return result == 0;
+  return result;
+}
+/// The same. False: the kernel refuses.
+inline bool advise(std::byte* address, std::size_t bytes, int advice) noexcept {
+  return try_advise(address, bytes, advice) == 0;
 }
 
 }  // namespace kasane::mem

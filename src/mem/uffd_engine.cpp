@@ -326,8 +326,9 @@ class UffdEngine final : public FaultEngine, private FaultServer {
     return at / kBlockBytes;
   }
 
-  bool make_frame(std::uint64_t offset) const noexcept {
-    return mem::advise(a_ + offset, kBlockBytes, MADV_POPULATE_WRITE);
+  /// 0, or an errno.
+  int make_frame(std::uint64_t offset) const noexcept {
+    return mem::try_advise(a_ + offset, kBlockBytes, MADV_POPULATE_WRITE);
   }
 
   /// The blocks, writable, become plain. Where mappings are crowded they stay registered, and are mapped as
@@ -433,21 +434,24 @@ class UffdEngine final : public FaultEngine, private FaultServer {
     return false;
   }
 
-  /// False: there is no memory for the frame.
+  /// False: the kernel refuses a frame or its mapping, and errno says why.
   bool serve_and_leave(std::uint64_t block, Access wanted) noexcept {
     const BlockRange run{BlockId{block}, 1};
     // relaxed: the caller entered under these rights.
     const bool read_only = (byte(block).load(std::memory_order_relaxed) & kRights) == state_of(Access::read);
     std::size_t done = 0;
     int result = uffd_.map(v(run), kBlockBytes, read_only, done);
-    if (result == EFAULT && make_frame(offset_of(run.first)))
-      result = uffd_.map(v(run), kBlockBytes, read_only, done);
+    // A frame that left between the two calls: the access faults again.
+    if (result == EFAULT && (result = make_frame(offset_of(run.first))) == 0 &&
+        (result = uffd_.map(v(run), kBlockBytes, read_only, done)) == EFAULT)
+      result = 0;
     // Another thread mapped it, but perhaps when it was read-only.
     if (result == EEXIST) result = wanted == Access::write ? uffd_.protect(v(run), kBlockBytes, false) : 0;
     // ENOENT, of any of these: the block is plain now, and is mapped when the access runs again. Without
     // memory that would never end.
-    if (result == ENOENT) result = make_frame(offset_of(run.first)) ? 0 : EFAULT;
+    if (result == ENOENT) result = make_frame(offset_of(run.first));
     byte(block).fetch_sub(kServing, std::memory_order_release);  // release: await_servers()
+    if (result != 0) errno = result;
     return result == 0;
   }
 

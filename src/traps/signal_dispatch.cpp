@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "base/assert.h"
 #include "base/call_selector.h"
@@ -120,7 +121,7 @@ void default_fault_action(int signal, siginfo_t* info, void* ucontext) {
 }
 
 void on_signal(int signal, siginfo_t* info, void* ucontext) {
-  const int saved = errno;
+  const int saved = std::exchange(errno, 0);
   const PassedInHandler passed;
   if (!serve(signal, *info, ucontext) && !end_named_copy(ucontext)) {
     // acquire: what its installer prepared for it.

@@ -30,13 +30,13 @@
 namespace kasane::traps {
 
 /// Serves an access at address that was not possible, and came as `signal` (SIGSEGV or SIGBUS). true: it is
-/// possible now, run it again; false: this range cannot serve it. Where the machine does not tell whether it
-/// was a store, write is true. Runs on the alternate stack: async-signal-safe code only; the caller keeps
-/// errno.
+/// possible now, run it again; false: this range cannot serve it, and errno says why where the kernel has
+/// refused (0: it has not). Where the machine does not tell whether it was a store, write is true. Runs on the
+/// alternate stack: async-signal-safe code only; the caller keeps errno.
 using FaultFunction = bool (*)(void* context, void* address, bool write, int signal);
 
-/// Handles a fault that no range serves; the arguments of an SA_SIGINFO handler. Returning runs the
-/// instruction again.
+/// Handles a fault that no range serves; the arguments of an SA_SIGINFO handler. errno is what the range's
+/// function has left, or 0. Returning runs the instruction again.
 using FaultFallback = void (*)(int signal, siginfo_t* info, void* ucontext);
 
 /// Which faults of a range go to its function. A SIGBUS in a mapping of a memory file means that there is no

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <initializer_list>
 #include <string>
@@ -127,6 +128,16 @@ void explain_address(const void* address, const char* meaning) noexcept {
   say(text);
 }
 
+void explain_refusal(const void* address, int refused) noexcept {
+  const auto offset =
+      reinterpret_cast<std::uintptr_t>(address) - reinterpret_cast<std::uintptr_t>(process().space_base);
+  const char* const name = ::strerrorname_np(refused);
+  CrashText text;
+  text.add("that lies in the global space, at offset ").hex(offset);
+  text.add(", for which the kernel gave no memory: ").add(name != nullptr ? name : "an unknown error");
+  say(text.add("\n"));
+}
+
 // Of the space a core file contains only stacks (base/memory_file.h). Pages that were never used cost
 // nothing.
 
@@ -237,7 +248,9 @@ void note_address(const void* address) noexcept {
     process().status->fault_address.store(at, std::memory_order_relaxed);
 }
 
-void say_what(int signal, const siginfo_t& info, const void* context) noexcept {
+/// refused: the errno with which the kernel refused what would have made the access possible; 0: it was not
+/// asked.
+void say_what(int signal, const siginfo_t& info, const void* context, int refused) noexcept {
   CrashText text;
   if (process().status == nullptr) text.add("kasane: ");
   const char* name = ::sigabbrev_np(signal);
@@ -255,28 +268,35 @@ void say_what(int signal, const siginfo_t& info, const void* context) noexcept {
   if (!is_fault(signal, info)) return;
   if (const std::uintptr_t sp = stack_pointer_of(context); is_overflow(info.si_addr, sp))
     explain_overflow(sp);
+  else if (refused != 0)
+    explain_refusal(info.si_addr, refused);
   else
     explain_address(info.si_addr, nullptr);
   note_address(info.si_addr);
 }
 
-void on_fatal_signal(int signal, siginfo_t* info, void* context) {
+void end_with_report(int signal, const siginfo_t& info, void* context, int refused) {
   claim_report(signal);
   note_signal(signal);
-  say_what(signal, *info, context);
+  say_what(signal, info, context, refused);
   trace(context, signal == SIGABRT);
   die_of(signal);
 }
 
+void on_fatal_signal(int signal, siginfo_t* info, void* context) {
+  end_with_report(signal, *info, context, 0);
+}
+
 /// A fault outside of all registered ranges, or one that the owner of its range cannot serve.
 void on_fault(int signal, siginfo_t* info, void* context) {
+  const int refused = errno;
   leave_try_unwind();
   // relaxed: only this thread stores its own number
   const bool reporting = g_reporter.load(std::memory_order_relaxed) == this_thread();
   const bool ours = reporting || (info->si_code > 0 && in_space(info->si_addr));
   if (!reporting && follow_errno(info->si_addr, context)) return;
   if (!ours && call_program_fault_handler(signal, info, context)) return;
-  on_fatal_signal(signal, info, context);
+  end_with_report(signal, *info, context, ours ? refused : 0);
 }
 
 Result<void> install(int signal, void (*handler)(int, siginfo_t*, void*)) {

@@ -1207,6 +1207,21 @@ TEST_F(UffdEngineTest, VIsClosedWhenTheEngineEnds) {
       ::testing::ExitedWithCode(42), "");
 }
 
+TEST_F(UffdEngineTest, WhatTheKernelRefusesIsToldToTheFallback) {
+  EXPECT_EXIT(
+      {
+        traps::AltStack own = alt_stack();
+        World w("uffd", kPageBytes);
+        if (!w.engine->protect({BlockId{0}, 16}, Access::write)) ::_exit(1);
+        if (::madvise(w.space.v(0), kBlockBytes, MADV_DONTNEED) != 0) ::_exit(3);
+        if (::ftruncate(w.space.frames_fd(), 0) != 0) ::_exit(4);  // no frame can be made any more
+        traps::set_fallback([](int, siginfo_t*, void*) { ::_exit(errno == EFAULT ? 42 : 5); });
+        w.word(0) = 1;
+        ::_exit(2);
+      },
+      ::testing::ExitedWithCode(42), "");
+}
+
 using EngineDeathTest = EngineTest;
 INSTANTIATE_TEST_SUITE_P(Engines, EngineDeathTest, ::testing::ValuesIn(engines_here()), engine_test_name);
 
