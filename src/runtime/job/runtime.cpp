@@ -885,11 +885,6 @@ Result<void> Runtime::Job::start_threads(std::uint32_t first_worker) {
   const PassedCalls passed;
   running.store(true);
   workers_begin_ns = now_ns();
-  if (raw(rank) == 0 && options.statistics_every_ns != 0) {
-    ticker.emplace(options.statistics_every_ns, begin_ns,
-                   [this] { return job_counters->total(contexts->here().io); });
-    KASANE_TRY(ticker->start());
-  }
   KASANE_TRY(start_servers());
   for (std::uint32_t w = first_worker; w < workers; ++w) {
     workers_left.fetch_add(1);
@@ -923,6 +918,11 @@ void Runtime::Job::begin_worker(std::uint32_t w) {
 
 /// The threads that serve the rank itself.
 Result<void> Runtime::Job::start_servers() {
+  if (raw(rank) == 0 && options.statistics_every_ns != 0) {
+    ticker.emplace(options.statistics_every_ns, begin_ns,
+                   [this] { return job_counters->total(contexts->here().io); });
+    KASANE_TRY(ticker->start());
+  }
   auto service = topo::start_thread("the service thread", [this] { service_loop(); });
   KASANE_TRY(service);
   service_thread = std::move(*service);
@@ -1096,6 +1096,7 @@ void Runtime::Job::complete_puts() {
 /// As shut_down(), of ranks that all end at once.
 void Runtime::detach() noexcept {
   auto& s = job();
+  s.ticker.reset();
   s.complete_puts();
   s.report_heap();
   s.collectives->barrier();  // no rank sends requests to pagers

@@ -49,7 +49,8 @@ dram=$((ranks > 2 ? 32 : 16))M
 case $set in
   cases)
     for name in memory again threads system finalize; do passes $name; done
-    passes out_of_core --dram $dram
+    passes out_of_core --dram $dram --stats=20ms
+    grep -q '; a second: .* spilled' "$out" || fail "--stats=20ms said nothing meanwhile"
     if [ -n "$mpi" ]; then
       for name in mpi parts refused; do passes $name; done
       # plain mpirun
