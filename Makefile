@@ -4,10 +4,13 @@
 #   JOBS=N                           compilers and tests at a time
 #   CI=1                             warnings are errors
 #   PREFIX=/usr/local                where make install puts it
+#   FAULTS=1000 SEED=1               of make chaos
 PRESET ?= release
 JOBS   ?= $(shell nproc)
 CI     ?= 0
 PREFIX ?= /usr/local
+FAULTS ?= 1000
+SEED   ?= 1
 
 ifeq ($(CI),1)
 CONFIGURE := -DKASANE_WERROR=ON
@@ -19,8 +22,8 @@ PROGRAMS_OFF = -DKASANE_BUILD_TESTS=OFF -DKASANE_BUILD_BENCH=OFF -DKASANE_BUILD_
 # Our own sources, for format and tidy.
 SOURCES = $(shell git ls-files '*.h' '*.hpp' '*.cpp' '*.c')
 
-.PHONY: build install wheel test test-long test-rare test-numa test-cpus demo demo-graph docs soak format \
-  format-check tidy help dependencies
+.PHONY: build install wheel test test-long test-rare test-numa test-cpus demo demo-graph docs soak chaos \
+  format format-check tidy help dependencies
 
 build: dependencies ## build everything of PRESET
 	cmake --preset $(PRESET) $(CONFIGURE)
@@ -67,6 +70,9 @@ demo-graph: ## build a program and search: how far every package of Debian is fr
 
 soak: build ## cilksort and nqueens 300 times on 4 ranks x 2 workers: minutes
 	cmake --build build/$(PRESET) --target soak
+
+chaos: ## programs whose ranks are killed, stopped and slowed, whose disk fills, whose messages wait: FAULTS=1000 SEED=1
+	nice -n 10 python3 scripts/chaos.py build/$(PRESET) --faults $(FAULTS) --seed $(SEED)
 
 docs: ## write docs/guide/options.md from the table of options
 	cmake --build build/$(PRESET) -j $(JOBS) --target kasane_command
