@@ -22,6 +22,12 @@ if(KASANE_SANITIZER)
   string(TOUPPER "${KASANE_SANITIZER}" upper)
   add_compile_definitions(KASANE_SANITIZER_${upper}=1)
 endif()
+if(KASANE_FUZZ)
+  # Not vptr: it needs the types of libraries that were built without it.
+  set(fuzz -fsanitize=fuzzer-no-link,undefined -fno-sanitize=vptr,function -fno-sanitize-recover=undefined)
+  add_compile_options(${fuzz})
+  add_link_options(${fuzz})
+endif()
 
 # For programs: no copy of a library's variable lies among the program's own (library.cmake).
 if(KASANE_SHARED)

@@ -17,6 +17,7 @@ import sys
 NO_LICENCE_LINE = {".md", ".json"}
 NAMES = {"LICENSE", ".gitignore", ".clang-format", ".clang-tidy"}
 SHOWN = {"tests/multi/install/hello/hello.cpp"}
+SEEDS = "tests/fuzz/seeds/"  # bytes
 MOST_COLUMNS = 100
 MOST_COLUMNS_OF_CODE = 110
 CODE_SUFFIXES = {".h", ".hpp", ".c", ".cpp", ".S", ".inc", ".cmake", ".in", ".map", ".supp", ".sh", ".py",
@@ -112,7 +113,7 @@ def main():
             problems += check_lines(root, file)
         elif is_code(file):
             problems += check_columns(root, file, MOST_COLUMNS_OF_CODE)
-        if file.suffix in NO_LICENCE_LINE or file.name in NAMES or path in SHOWN:
+        if file.suffix in NO_LICENCE_LINE or file.name in NAMES or path in SHOWN or path.startswith(SEEDS):
             continue
         head = "".join(file.read_text(errors="replace").splitlines(True)[:6])
         if "SPDX-License-Identifier: Apache-2.0" not in head:

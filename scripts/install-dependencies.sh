@@ -7,6 +7,7 @@
 #             GoogleTest
 #   --numa    what `make test-numa` and `make test-cpus` need: a machine emulator
 #   --tools   clang-tidy (for `make tidy`)
+#   --fuzz    clang and libFuzzer (for `make fuzz`, beside --tests)
 #   --list    print the packages and stop
 set -eu
 
@@ -38,6 +39,7 @@ elif ! is_installed libboost1.74-dev; then
 fi
 numa='qemu-system-x86 cpio busybox-static'
 tools='clang-tidy-19 clang-tools-19'
+fuzz='clang-19 libclang-rt-19-dev libomp-19-dev'
 
 wanted="$build $libraries $demo" list=no
 for flag in "$@"; do
@@ -45,8 +47,9 @@ for flag in "$@"; do
     --tests) wanted="$wanted $networks $tests" ;;
     --numa) wanted="$wanted $numa" ;;
     --tools) wanted="$tools" ;;
+    --fuzz) wanted="$wanted $fuzz" ;;
     --list) list=yes ;;
-    *) echo "usage: $0 [--tests] [--numa] [--tools] [--list]" >&2; exit 2 ;;
+    *) echo "usage: $0 [--tests] [--numa] [--tools] [--fuzz] [--list]" >&2; exit 2 ;;
   esac
 done
 if [ "$list" = yes ]; then

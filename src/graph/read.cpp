@@ -304,7 +304,7 @@ template <class W>
   if (h.syntax == Syntax::metis && rows < h.vertices)
     fail_at(path, lines,
             "it ends after " + std::to_string(rows) + " of " + std::to_string(h.vertices) + " vertices");
-  if (h.syntax == Syntax::metis && n != 2 * h.edges)
+  if (h.syntax == Syntax::metis && (n % 2 != 0 || n / 2 != h.edges))
     fail_at(path, 0,
             "it has " + std::to_string(n) + " neighbours, and says " + std::to_string(h.edges) + " edges");
   if ((h.syntax == Syntax::market || h.syntax == Syntax::dimacs) && n != h.edges)

@@ -303,11 +303,13 @@ bool Engine::Core::claim(Pack& s, std::uint32_t stamp) noexcept {
 void Engine::Core::on_read_data(void* context, const Message& m) noexcept {
   Core& core = *static_cast<Core*>(context);
   wire::ReadDataHead head;
+  KASANE_CHECK_OP(m.payload.size(), >=, sizeof(head));
   std::memcpy(&head, m.payload.data(), sizeof(head));
   KASANE_CHECK_OP(head.pack, <, core.packs_count_);
   Pack& s = core.packs_[head.pack];
   if (!claim(s, head.stamp)) return;  // given up when the peer was called lost; perhaps in use again
   KASANE_CHECK_OP(raw(m.from), ==, raw(s.peer));
+  KASANE_CHECK_OP(m.payload.size(), ==, s.answer_bytes);
   const std::byte* data = m.payload.data() + sizeof(head);
   for (std::uint32_t i = 0; i < s.parts; ++i) {
     copy_bytes(s.part[i].to, data, s.part[i].bytes);

@@ -21,15 +21,11 @@ void Engine::Core::set_handlers() noexcept {
 
 void Engine::Core::on_pack(void* context, const Message& m) noexcept {
   Core& core = *static_cast<Core*>(context);
-  const std::byte* at = m.payload.data();
-  const std::byte* const end = at + m.payload.size();
   bool notifies = false;
-  while (at < end) {
+  for (std::span<const std::byte> rest = m.payload, data; !rest.empty();) {
     wire::Entry e;
-    std::memcpy(&e, at, sizeof(e));
-    at += sizeof(e);
-    core.apply(e, at);
-    at += wire::padded(e.bytes);
+    KASANE_CHECK(wire::take(rest, e, data), "a pack with an entry that is not whole");
+    core.apply(e, data.data());
     notifies |= e.kind == wire::EntryKind::flag;
   }
   // Sending an answer takes a few microseconds over TCP, and the thread that makes progress may be the one
@@ -89,6 +85,8 @@ void Engine::Core::on_read_pack(void* context, const Message& m) noexcept {
                "a pack of reads from a rank that has this one's memory mapped");
   ReadService& s = core.read_services_[raw(m.from)];
   wire::ReadPackHead head;
+  KASANE_CHECK(m.payload.size() >= sizeof(head) && m.payload.size() % sizeof(wire::Entry) == 0,
+               "a pack of reads that is not whole");
   std::memcpy(&head, m.payload.data(), sizeof(head));
   auto* out = reinterpret_cast<std::byte*>(s.data.data());
   const wire::ReadDataHead data_head{.pack = head.pack, .stamp = head.stamp};
@@ -98,7 +96,8 @@ void Engine::Core::on_read_pack(void* context, const Message& m) noexcept {
     wire::Entry e;
     std::memcpy(&e, m.payload.data() + at, sizeof(e));
     const std::byte* from = core.engine_.registered_at({RegionId{e.region}, e.offset}, e.bytes);
-    KASANE_CHECK(from != nullptr, "a pack reads beyond its region");
+    KASANE_CHECK(from != nullptr && wire::padded(e.bytes) <= sizeof(s.data) - used,
+                 "a pack reads beyond its region, or more than a message holds");
     copy_in(out + used, from, e.bytes);
     used += wire::padded(e.bytes);
   }

@@ -10,8 +10,11 @@
 // Thread safety: plain data.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <span>
 #include <type_traits>
 
 #include "comm/engine/engine.h"
@@ -56,5 +59,25 @@ inline constexpr std::size_t kMaxEntryData = (kMaxPayload - sizeof(Entry)) & ~st
 /// The largest data of one entry of kPack that a flag follows.
 inline constexpr std::size_t kMaxNotified = kMaxEntryData - 2 * sizeof(Entry);
 inline constexpr std::uint32_t kMaxEntries = kMaxPayload / sizeof(Entry);
+
+/// Takes the next entry of kPack, and its data, from `rest`. False: it is not whole, or none that this engine
+/// sends. Whether its place lies in a region is not looked at.
+[[nodiscard]] inline bool take(std::span<const std::byte>& rest, Entry& e,
+                               std::span<const std::byte>& data) noexcept {
+  if (rest.size() < sizeof(e)) return false;
+  std::memcpy(&e, rest.data(), sizeof(e));
+  rest = rest.subspan(sizeof(e));
+  if (e.bytes > rest.size()) return false;
+  data = rest.first(e.bytes);
+  rest = rest.subspan(std::min(padded(e.bytes), rest.size()));
+  switch (e.kind) {
+    case EntryKind::write: return true;
+    case EntryKind::flag: return e.bytes == sizeof(std::uint64_t) && e.offset % sizeof(std::uint64_t) == 0;
+    case EntryKind::accumulate:
+      return e.element <= Element::complex128 && e.bytes % element_bytes(e.element) == 0 &&
+             e.offset % part_bytes(e.element) == 0;
+  }
+  return false;
+}
 
 }  // namespace kasane::comm::wire

@@ -589,11 +589,11 @@ bool MpiTransport::run_answers() noexcept {
 
 bool MpiTransport::run_answer(const Channel::Incoming& in) noexcept {
   KASANE_CHECK_OP(in.source, <, ranks());
-  const std::byte* at = channel_->answer(in.buffer);
-  const std::byte* const last = at + in.bytes;
+  KASANE_CHECK_OP(in.bytes, >=, sizeof(AnswerHead));
+  std::span<const std::byte> rest{channel_->answer(in.buffer), in.bytes}, data;
   AnswerHead head;
-  std::memcpy(&head, at, sizeof(head));
-  at += sizeof(head);
+  std::memcpy(&head, rest.data(), sizeof(head));
+  rest = rest.subspan(sizeof(head));
   // relaxed: a count
   if (head.credits != 0) peers_[in.source].uncredited.fetch_sub(head.credits, std::memory_order_relaxed);
   for (std::uint32_t d = 0; d < 2; ++d) {
@@ -601,9 +601,7 @@ bool MpiTransport::run_answer(const Channel::Incoming& in) noexcept {
   }
   for (std::uint32_t n = 0; n < head.records; ++n) {
     Record record;
-    KASANE_CHECK(at + sizeof(record) <= last, "an answer that is shorter than it says");
-    std::memcpy(&record, at, sizeof(record));
-    at += sizeof(record);
+    KASANE_CHECK(take(rest, record, data), "an answer with a record that is not whole");
     if (record.kind == RecordKind::reply) {
       slots_[in.source]->replies.answer_waiting(record.slot, record.value);
       continue;
@@ -611,10 +609,8 @@ bool MpiTransport::run_answer(const Channel::Incoming& in) noexcept {
     RmaOperation* op = slots_[in.source]->operations.under_way(record.slot);
     if (op == nullptr) continue;  // ended before, as lost
     if (record.kind == RecordKind::data) {
-      KASANE_CHECK(record.bytes == op->bytes && at + record.bytes <= last,
-                   "an answer with other data than was asked for");
-      std::memcpy(op->to, at, record.bytes);
-      at += padded(record.bytes);
+      KASANE_CHECK_OP(data.size(), ==, op->bytes);
+      std::memcpy(op->to, data.data(), data.size());
     } else if (op->result != nullptr) {
       *op->result = record.value;
     }

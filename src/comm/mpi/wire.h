@@ -11,8 +11,11 @@
 // All ranks run one build on one kind of machine (rule 14), so the structs are sent as they lie in memory.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <span>
 #include <type_traits>
 
 #include "comm/transport.h"
@@ -86,6 +89,19 @@ static_assert(bulk_tag(kMostSlots, true) <= 32767);
 
 [[nodiscard]] constexpr std::size_t padded(std::size_t bytes) noexcept {
   return (bytes + 7) & ~std::size_t{7};
+}
+
+/// Takes the next record of an answer, and the data behind it, from `rest`. False: it is not whole.
+[[nodiscard]] inline bool take(std::span<const std::byte>& rest, Record& r,
+                               std::span<const std::byte>& data) noexcept {
+  if (rest.size() < sizeof(r)) return false;
+  std::memcpy(&r, rest.data(), sizeof(r));
+  rest = rest.subspan(sizeof(r));
+  const std::size_t bytes = r.kind == RecordKind::data ? r.bytes : 0;
+  if (bytes > rest.size()) return false;
+  data = rest.first(bytes);
+  rest = rest.subspan(std::min(padded(bytes), rest.size()));
+  return r.kind <= RecordKind::data && r.slot < kMostSlots;
 }
 
 }  // namespace kasane::comm::mpi

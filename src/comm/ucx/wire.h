@@ -47,4 +47,19 @@ inline constexpr std::uint32_t kCredits = 256;
 inline constexpr std::uint32_t kCreditBatch = kCredits / 4;
 inline constexpr std::uint32_t kReplySlots = 1024;
 
+/// Is it a message of a rank of this job? The sender is another process, so what it wrote is looked at before
+/// it is used as an index or a length.
+[[nodiscard]] constexpr bool well_formed(const Head& h, std::size_t payload, std::uint32_t ranks) noexcept {
+  if (h.from >= ranks) return false;
+  switch (h.kind) {
+    case Wire::message: return h.name < kMaxHandlers && payload <= kMaxPayload;
+    case Wire::request: return h.name < kMaxHandlers && payload <= kMaxPayload && h.slot < kReplySlots;
+    case Wire::reply: return h.slot < kReplySlots && payload <= kMaxAnswer;
+    case Wire::ring: return h.name < 2;
+    case Wire::credit:
+    case Wire::bye: return true;
+  }
+  return false;
+}
+
 }  // namespace kasane::comm::ucx
