@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/report.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -11,6 +13,8 @@
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "common/text_file.h"
 
 namespace apps {
 namespace {
@@ -172,7 +176,8 @@ bool Report::write_json(double median) const {
   }
   // File names need not be UTF-8, JSON must be.
   const std::string text = j.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-  std::FILE* f = s.json_file == "-" ? stdout : std::fopen(s.json_file.c_str(), "w");
+  const int fd = s.json_file == "-" ? STDOUT_FILENO : open_output(s.json_file);
+  std::FILE* f = s.json_file == "-" ? stdout : fd >= 0 ? ::fdopen(fd, "w") : nullptr;
   bool good = f != nullptr && std::fwrite(text.data(), 1, text.size(), f) == text.size();
   if (f == stdout)
     good = std::fflush(f) == 0 && good;

@@ -51,8 +51,22 @@ void TextFile::read(char* to) {
   }
 }
 
-LineWriter::LineWriter(std::string name)
-    : name_(std::move(name)), fd_(::open(name_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
+int open_output(const std::string& name) noexcept {
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
+  const int fd = ::open(name.c_str(), kFlags | O_NOFOLLOW, 0666);
+  struct stat link{}, folder{};
+  if (fd >= 0 || errno != ELOOP || ::lstat(name.c_str(), &link) != 0) return fd;
+  const std::size_t last = name.rfind('/') + 1;
+  if (::stat(last == 0 ? "." : name.substr(0, last).c_str(), &folder) != 0) return -1;
+  if ((folder.st_mode & (S_ISVTX | S_IWOTH)) == (S_ISVTX | S_IWOTH) && link.st_uid != folder.st_uid &&
+      link.st_uid != ::geteuid()) {
+    errno = EACCES;
+    return -1;
+  }
+  return ::open(name.c_str(), kFlags, 0666);
+}
+
+LineWriter::LineWriter(std::string name) : name_(std::move(name)), fd_(open_output(name_)) {
   if (fd_ < 0) fail("cannot write", name_, errno);
 }
 

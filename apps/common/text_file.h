@@ -29,6 +29,10 @@ class TextFile {
   std::size_t bytes_ = 0;
 };
 
+/// For writing, emptied; -1 with errno. EACCES: the name is a link of another user where all may write
+/// (/tmp), which would have this user overwrite a file of his own.
+[[nodiscard]] int open_output(const std::string& name) noexcept;
+
 /// A file being written; made or emptied at once, so that a name that cannot be written is known before the
 /// work.
 class LineWriter {

@@ -9,6 +9,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "common/text_file.h"
+
 namespace apps {
 
 void write_picture(const std::string& file, const double* values, std::size_t n, std::size_t pitch) {
@@ -23,7 +25,8 @@ void write_picture(const std::string& file, const double* values, std::size_t n,
   std::transform(samples.begin(), samples.end(), grey.begin(),
                  [&](double x) { return static_cast<unsigned char>((x - low) * scale); });
 
-  std::FILE* f = std::fopen(file.c_str(), "wb");
+  const int fd = open_output(file);
+  std::FILE* f = fd >= 0 ? ::fdopen(fd, "wb") : nullptr;
   bool good = f != nullptr && std::fprintf(f, "P5\n%zu %zu\n255\n", side, side) > 0 &&
               std::fwrite(grey.data(), 1, grey.size(), f) == grey.size();
   if (f != nullptr) good = std::fclose(f) == 0 && good;

@@ -3,6 +3,8 @@
 
 #include <cstdio>
 
+#include "base/output_file.h"
+
 namespace kasane {
 namespace {
 
@@ -20,7 +22,7 @@ Result<> write_json_file(const std::string& path, const Json& json) {
     if (!write_all(stdout, text)) return fail_errno(Errc::io, "cannot write JSON to standard output");
     return {};
   }
-  std::FILE* file = std::fopen(path.c_str(), "we");
+  std::FILE* file = open_output(path);
   if (file == nullptr) return fail_errno(Errc::io, "cannot open " + path + " for JSON output");
   const bool written = write_all(file, text);
   const int write_error = errno;

@@ -19,6 +19,7 @@
 
 #include "base/checksum.h"
 #include "base/options.h"
+#include "base/output_file.h"
 
 namespace kasane::checkpoint {
 namespace {
@@ -37,14 +38,6 @@ const char* remedy(int number) {
     case EFBIG: return "; the limit of file sizes (ulimit -f) or the file system is too small for it";
     default: return "";
   }
-}
-
-// As fs.protected_symlinks, also where that is off: links are followed here, not by the kernel. s: of the
-// link.
-bool planted(const std::string& folder, const struct stat& s) {
-  struct stat f{};
-  return ::lstat(folder.c_str(), &f) == 0 && (f.st_mode & S_ISVTX) != 0 && (f.st_mode & S_IWOTH) != 0 &&
-         s.st_uid != f.st_uid && s.st_uid != ::geteuid();
 }
 
 tl::unexpected<FileError> refuse_errno(int number, const std::string& what) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/output_file.h"
 #include "gas/regions.h"
 
 namespace kasane::runtime {
@@ -28,7 +29,7 @@ constexpr KindText kKinds[] = {{"", "", ""},
 };
 
 using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
-File open_to_write(const std::string& path) { return {std::fopen(path.c_str(), "we"), &std::fclose}; }
+File open_to_write(const std::string& path) { return {open_output(path), &std::fclose}; }
 
 std::string number_text(const KindText& kind, std::uint64_t number, const mem::AddressMap& space) {
   if (*kind.number == '\0') return "";

@@ -86,4 +86,15 @@ which_mpirun() {
   expect "$none" env PATH="$folder/nothing" "${run[@]}" -- "$program" hello
 }
 
+# A link that another user has put where all may write is not followed.
+links() {
+  [[ $(id -u) == 0 ]] || { echo "needs root"; exit 77; }
+  mkdir -m 1777 all
+  echo mine > own
+  ln -s "$folder/own" all/trace && chown -h 65534 all/trace
+  expect "--trace: creating $folder/all/trace" \
+    "$kasane" run -n 2 --trace "$folder/all/trace" -- "$program" hello
+  [[ $(cat own) == mine ]] || fail "--trace wrote through a link of another user"
+}
+
 "$1"
