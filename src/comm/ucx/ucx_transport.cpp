@@ -33,6 +33,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "comm/agree.h"
 #include "comm/mailbox.h"
 #include "comm/mailbox_own.h"
@@ -348,6 +349,11 @@ Result<void> UcxTransport::settle_paths(const Options& options) {
   auto paths = choose_paths(exchange_, locations, options.within_hosts, options.tls);
   KASANE_TRY(paths);
   paths_ = std::move(*paths);
+  if (raw(rank()) == 0 && !paths_.peers.empty())
+    log(LogLevel::warning,
+        "UCX neither authenticates nor encrypts between hosts: who reaches its ports from the job's hosts "
+        "can "
+        "read and write global memory (SECURITY.md; --log error leaves this out)");
   queues_ = {.lanes = options.lanes == 0 ? default_lanes() : std::min(options.lanes, kMaxLanes)};
   if (!paths_.through_memory) return {};
   auto queues = fit_queues(locations, raw(rank()), queues_.lanes);

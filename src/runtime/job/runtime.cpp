@@ -332,8 +332,8 @@ Runtime::~Runtime() {
 }
 
 Result<void> Runtime::Job::build(comm::Job job, std::byte* space_base, std::vector<mem::ViewPart> variables) {
-  KASANE_TRY(join(std::move(job), space_base));
   set_log_level(parse_log_level(options.log_level).value());
+  KASANE_TRY(join(std::move(job), space_base));
   auto divided = Segments::divide(options.space_bytes, ranks, options.stack_bytes, options.slots,
                                   options.main_stack_bytes, static_cast<std::uint32_t>(options.numa_pools));
   KASANE_TRY(divided);

@@ -102,7 +102,7 @@ limit=150
 run "$@" > "$work/out" 2>&1 &
 job=$!
 # The last rank is on the second host; the program prints a line once it runs.
-for _ in $(seq 300); do grep -q . "$work/out" && break; sleep 0.1; done
+for _ in $(seq 300); do grep -qv ' warning ' "$work/out" && break; sleep 0.1; done
 # ranks_in HOST PROGRAM: the program's processes in a host.
 ranks_in() {
   for p in $(ip netns pids $1); do

@@ -125,6 +125,7 @@ check_two() {
   wait $job && fail "the job went on without a rank"
   run "$program -n 18" || fail "exit status $? of the job"
   grep -q verified "$work/out" || fail "the program does not say that it is right"
+  [ "$(grep -c "UCX neither authenticates nor encrypts between hosts" "$work/out")" = 1 ] || fail "not warned"
   local why="10.78.1.0/24 is the fastest of 2 networks of all hosts"
   grep -q "between hosts: onex (10.78.1.1/24, 10000 Mb/s), because $why" "$work/out" || fail "not said"
 }
