@@ -5,12 +5,14 @@
 #   CI=1                             warnings are errors
 #   PREFIX=/usr/local                where make install puts it
 #   FAULTS=1000 SEED=1               of make chaos
+#   TIME=60                          seconds of each fuzzer of make fuzz
 PRESET ?= release
 JOBS   ?= $(shell nproc)
 CI     ?= 0
 PREFIX ?= /usr/local
 FAULTS ?= 1000
 SEED   ?= 1
+TIME   ?= 60
 
 ifeq ($(CI),1)
 CONFIGURE := -DKASANE_WERROR=ON
@@ -19,11 +21,15 @@ endif
 # What install and demo do not need.
 PROGRAMS_OFF = -DKASANE_BUILD_TESTS=OFF -DKASANE_BUILD_BENCH=OFF -DKASANE_BUILD_EXAMPLES=OFF
 
+# What make coverage builds and runs: the units, the simulator, random programs.
+COVERED_TARGETS ?= kasane_sanitized_tests kasane_command stress_drf stress_relocate
+COVERED_TESTS ?= ^[a-z_]+/[a-z_]+_test$$|^fuzz/|^stress/stress_(drf|relocate|sim)
+
 # Our own sources, for format and tidy.
 SOURCES = $(shell git ls-files '*.h' '*.hpp' '*.cpp' '*.c')
 
 .PHONY: build install wheel test test-long test-rare test-numa test-cpus demo demo-graph docs soak chaos \
-  format format-check tidy help dependencies
+  fuzz coverage format format-check tidy help dependencies
 
 build: dependencies ## build everything of PRESET
 	cmake --preset $(PRESET) $(CONFIGURE)
@@ -71,8 +77,21 @@ demo-graph: ## build a program and search: how far every package of Debian is fr
 soak: build ## cilksort and nqueens 300 times on 4 ranks x 2 workers: minutes
 	cmake --build build/$(PRESET) --target soak
 
-chaos: ## programs whose ranks are killed, stopped and slowed, whose disk fills, whose messages wait: FAULTS=1000 SEED=1
+chaos: ## programs while ranks are killed and stopped, the disk fills, messages wait: FAULTS=1000 SEED=1
 	nice -n 10 python3 scripts/chaos.py build/$(PRESET) --faults $(FAULTS) --seed $(SEED)
+
+fuzz: ## what reads strangers' bytes, by libFuzzer (clang 19): TIME=60 seconds each
+	@scripts/install-dependencies.sh --fuzz
+	cmake --preset fuzz
+	cmake --build build/fuzz -j $(JOBS) --target kasane_fuzzers
+	scripts/fuzz.sh $(TIME)
+
+coverage: dependencies ## which lines of src and include the unit tests and some jobs run
+	cmake --preset coverage
+	cmake --build build/coverage -j $(JOBS) --target $(COVERED_TARGETS)
+	find build/coverage -name '*.gcda' -delete
+	-ctest --test-dir build/coverage -j $(JOBS) -R '$(COVERED_TESTS)' -LE 'long|rare'
+	scripts/coverage.py build/coverage
 
 docs: ## write docs/guide/options.md from the table of options
 	cmake --build build/$(PRESET) -j $(JOBS) --target kasane_command
