@@ -47,6 +47,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
       if (!one) return 0;
       const auto again = comm::ucx::unpacked(comm::ucx::packed(*one));
       expect(again && comm::ucx::packed(*again) == comm::ucx::packed(*one), "a location is read as written");
+      for (const auto& i : one->interfaces) expect(i.prefix <= 32, "a network of IPv4");
       all.push_back(*one);
     }
     for (const auto& network : comm::ucx::common_networks(all))

@@ -233,7 +233,8 @@ Result<RankLocation> unpacked(const std::string& text) {
   if (!(in >> p.machine >> p.free_shm >> p.user_names_transports >> p.user_names_devices >> p.rdma)) {
     return fail(Errc::internal, "a rank does not say where it is: '" + text + "'");
   }
-  for (Interface i; in >> i.name >> i.address >> i.prefix >> i.megabits;) p.interfaces.push_back(i);
+  for (Interface i; in >> i.name >> i.address >> i.prefix >> i.megabits; p.interfaces.push_back(i))
+    if (i.prefix > 32) return fail(Errc::internal, "a rank has a network of another kind: '" + text + "'");
   return p;
 }
 
