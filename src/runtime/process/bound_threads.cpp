@@ -88,6 +88,8 @@ struct BoundThreads::Begin {
   BoundThreads& threads;
   BoundThread& record;
   Cancellation& cancellation;
+  BoundThread::Function function;
+  void* argument;
   std::size_t stack_bytes;
   std::uint64_t mask;
 };
@@ -123,6 +125,8 @@ class BoundThreads::Presence {
   explicit Presence(const Begin& begin)
       : threads_(begin.threads),
         record_(begin.record),
+        function_(begin.function),
+        argument_(begin.argument),
         stack_bytes_(begin.stack_bytes),
         alternate_(traps::AltStack::create()),
         stack_(threads_.take_stack(stack_bytes_)) {
@@ -135,11 +139,13 @@ class BoundThreads::Presence {
     Cancellation::here()->step(CancelEvent::exit);
     run_destructors_of_keys();
     for (const auto& [rank, deputy] : deputies_) deputy->become(Deputy::kEnds);
-    const ult::RuntimeSection section;
-    Cancellation::set_here(nullptr);
-    threads_.keep_stack(stack_, stack_bytes_);
-    t_here = nullptr;
-    threads_.ended(record_);
+    {
+      const ult::RuntimeSection section;
+      Cancellation::set_here(nullptr);
+      threads_.keep_stack(stack_, stack_bytes_);
+      t_here = nullptr;
+      threads_.ended(record_, !is_deputy());
+    }
     set_calls(Calls::passed);  // what libc does at the end of the thread
   }
   Presence(const Presence&) = delete;
@@ -169,10 +175,14 @@ class BoundThreads::Presence {
     return *deputy;
   }
   void stack(void*& low, std::size_t& bytes) const noexcept { low = stack_, bytes = stack_bytes_; }
+  [[nodiscard]] bool is_deputy() const noexcept { return function_ == &BoundThreads::main_of_deputy; }
+  void* call() const { return function_(argument_); }
 
  private:
   BoundThreads& threads_;
   BoundThread& record_;
+  const BoundThread::Function function_;
+  void* const argument_;
   const std::size_t stack_bytes_;
   Result<traps::AltStack> alternate_;
   std::byte* const stack_;
@@ -255,9 +265,9 @@ std::uint64_t BoundThreads::answer(const Message& message) noexcept {
       if (made_.erase(thread) == 0) forgotten_.insert(thread);
       return 0;
     case Ask::reap:
-      threads_.erase(thread);
-      cancellations_.erase(thread);
-      g_detach.get()(thread);
+      if (thread != 0) reap(thread);
+      for (const pthread_t joined : message.joined)
+        if (joined != 0) reap(joined);
       return 0;
     case Ask::find: {
       for (const auto* table : {&threads_, &made_})
@@ -296,6 +306,13 @@ std::uint64_t BoundThreads::answer(const Message& message) noexcept {
   return 0;
 }
 
+/// libc may give its memory to the next thread.
+void BoundThreads::reap(pthread_t thread) {
+  threads_.erase(thread);
+  cancellations_.erase(thread);
+  g_detach.get()(thread);
+}
+
 bool BoundThreads::serve() {
   Noted noted;
   if (!noted_.any() || !noted_.take(noted)) return false;
@@ -304,22 +321,26 @@ bool BoundThreads::serve() {
 }
 
 std::uint64_t BoundThreads::start(const Message& message) noexcept {
+  answer({.ask = Ask::reap, .joined = message.joined});
   auto cancellation = std::make_unique<Cancellation>();
-  auto begin =
-      std::make_unique<Begin>(*this, *message.record, *cancellation, message.stack_bytes, message.mask);
+  auto begin = std::make_unique<Begin>(*this, *message.record, *cancellation, message.function, message.value,
+                                       message.stack_bytes, message.mask);
   pthread_attr_t attributes;
   ::pthread_attr_init(&attributes);
   std::size_t bytes = 0;
   ::pthread_attr_getstacksize(&attributes, &bytes);  // with room for thread-locals (topo/threads.h)
   ::pthread_attr_setstacksize(&attributes, std::min(bytes, kPrivateStack + topo::thread_local_bytes()));
-  ::pthread_attr_setaffinity_np(&attributes, sizeof cpus_, &cpus_);
-  sigset_t all, before;
+  // Only where it is another than the service thread's: libc makes such a thread wait for its creator.
+  cpu_set_t own;
+  if (::sched_getaffinity(0, sizeof own, &own) != 0 || !CPU_EQUAL(&own, &cpus_))
+    ::pthread_attr_setaffinity_np(&attributes, sizeof cpus_, &cpus_);
+  sigset_t all;
   ::sigfillset(&all);
+  for (const int signal : traps::kNeverBlocked) ::sigdelset(&all, signal);
+  ::pthread_attr_setsigmask_np(&attributes, &all);
   pthread_t thread = 0;
   const std::scoped_lock lock(mutex_);  // who asks for the thread finds it
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
   const int error = g_create.get()(&thread, &attributes, &BoundThreads::main_of_thread, begin.get());
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   ::pthread_attr_destroy(&attributes);
   if (error != 0) return static_cast<std::uint64_t>(error);
   (void)begin.release();
@@ -334,21 +355,28 @@ std::uint64_t BoundThreads::start(const Message& message) noexcept {
 void* BoundThreads::main_of_thread(void* p) {
   const std::unique_ptr<Begin> begin(static_cast<Begin*>(p));
   t_presence = std::make_unique<Presence>(*begin);
-  if (begin->record.function != &main_of_deputy) ThreadsCheck::add_thread();
+  if (!t_presence->is_deputy()) ThreadsCheck::add_thread();
   sigset_t mask;
   ::sigemptyset(&mask);
   std::memcpy(&mask, &begin->mask, sizeof begin->mask);
   ult::Pool::enter_program();
   ::pthread_sigmask(SIG_SETMASK, &mask, nullptr);
   t_presence->run(&BoundThreads::main_on_stack);
+  leave_runtime(Calls::caught);  // for the destructors of its thread-locals
   return nullptr;
 }
 
 void BoundThreads::main_on_stack() {
-  BoundThread& thread = *t_here;
   leave_runtime(Calls::caught);
-  void* const value = thread.function(thread.argument);
-  thread.value = value;
+  set_value(t_presence->call());
+  set_calls(Calls::passed);  // of libc on the way back to the other stack
+}
+
+/// Most have none, and a word that nobody writes is not released.
+void BoundThreads::set_value(void* value) noexcept {
+  const auto wanted = reinterpret_cast<std::uint64_t>(value);
+  for (std::uint64_t seen = 0; seen != wanted && !swap_atomic_word(&t_here->value, seen, wanted);) {
+  }
 }
 
 BoundThread* BoundThreads::here() noexcept { return t_here; }
@@ -393,19 +421,22 @@ void* BoundThreads::main_of_deputy(void* p) {
 }
 
 void BoundThreads::exit(void* value) {
-  t_here->value = value;
+  set_value(value);
   Cancellation::here()->step(CancelEvent::exit);
   g_exit.get()(value);
   __builtin_unreachable();
 }
 
-void BoundThreads::ended(BoundThread& thread) noexcept {
-  if (thread.function != &BoundThreads::main_of_deputy)
-    tell(Rank{0}, {.ask = Ask::gone, .rank = thread.rank});
-  running_.fetch_sub(1);
+/// counts: it is no deputy. Its joiner, where one waits, says that it is gone: that is awake then, and often
+/// on rank 0.
+void BoundThreads::ended(BoundThread& thread, bool counts) noexcept {
   const BoundAction action = step(thread, BoundEvent::end, __ATOMIC_ACQ_REL);
-  if (action == BoundAction::wake) wake_word(&thread.word, true);
+  if (action == BoundAction::wake)
+    wake_word(&thread.word, true);
+  else if (counts)
+    tell(Rank{0}, {.ask = Ask::gone, .rank = raw(transport_.rank())});
   if (action == BoundAction::free) drop(thread, ::pthread_self());
+  running_.fetch_sub(1);
 }
 
 std::byte* BoundThreads::take_stack(std::size_t bytes) {
@@ -442,14 +473,15 @@ std::uint64_t BoundThreads::create_at(Rank rank, const pthread_attr_t* attribute
   if (!made) return EAGAIN;
   auto& record = *new (*made) BoundThread{
       .rank = raw(rank),
-      .creator = state == BoundState::running ? raw(transport_.rank()) : BoundThread::kNobody,
-      .function = function,
-      .argument = argument};
+      .creator = state == BoundState::running ? raw(transport_.rank()) : BoundThread::kNobody};
   exchange_atomic(&record.word, static_cast<std::uint32_t>(state), __ATOMIC_RELEASE);
   const std::uint64_t answer = ask(rank, {.ask = Ask::create,
                                           .record = &record,
                                           .stack_bytes = (bytes + kStackUnit - 1) / kStackUnit * kStackUnit,
-                                          .mask = mask_of_caller()});
+                                          .mask = mask_of_caller(),
+                                          .function = function,
+                                          .value = argument,
+                                          .joined = take_joined(rank)});
   if (answer < kErrors) {
     runtime.deallocate(&record);
   } else if (state == BoundState::running) {
@@ -515,6 +547,7 @@ std::optional<int> BoundThreads::join(pthread_t id, void** value, BoundEvent how
   if (thread == nullptr) return std::nullopt;
   if (how == BoundEvent::join) Cancellation::test();
   BoundAction action = step(*thread, how, __ATOMIC_ACQ_REL);
+  const bool waited = action == BoundAction::wait;
   while (action == BoundAction::wait) {
     const int error = wait_in_point(&thread->word, static_cast<std::uint32_t>(BoundState::awaited), deadline,
                                     "pthread_join");
@@ -524,8 +557,9 @@ std::optional<int> BoundThreads::join(pthread_t id, void** value, BoundEvent how
     if (action == BoundAction::busy) return error;
   }
   if (action != BoundAction::free) return action == BoundAction::busy ? EBUSY : EINVAL;
-  if (value != nullptr) *value = thread->value;
+  if (value != nullptr) *value = reinterpret_cast<void*>(load_atomic_word(&thread->value));
   const ult::RuntimeSection section;
+  if (waited) tell(Rank{0}, {.ask = Ask::gone, .rank = thread->rank});
   drop(*thread, id);
   return 0;
 }
@@ -624,8 +658,25 @@ void BoundThreads::tell_destructor(std::uint32_t number, void (*destructor)(void
 /// Nobody will ask for the thread any more.
 void BoundThreads::drop(BoundThread& thread, pthread_t id) {
   if (thread.creator != BoundThread::kNobody) ask(Rank{thread.creator}, {.ask = Ask::forget, .thread = id});
-  tell(Rank{thread.rank}, {.ask = Ask::reap, .thread = id});
+  const Rank rank{thread.rank};
   Runtime::current()->deallocate(&thread);
+  std::size_t kept = 0;
+  if (rank != transport_.rank()) {
+    const std::scoped_lock lock(mutex_);
+    auto& joined = joined_[rank];
+    joined.push_back(id);
+    kept = joined.size();
+    if (kept < Joined{}.size()) return;  // the next create() tells, or one of the next of these
+  }
+  tell(rank, {.ask = Ask::reap, .thread = kept == 0 ? id : 0, .joined = take_joined(rank)});
+}
+
+BoundThreads::Joined BoundThreads::take_joined(Rank rank) {
+  const std::scoped_lock lock(mutex_);
+  auto& all = joined_[rank];
+  Joined some{};
+  for (std::size_t i = 0; i < some.size() && !all.empty(); ++i, all.pop_back()) some[i] = all.back();
+  return some;
 }
 
 }  // namespace kasane::runtime

@@ -8,7 +8,7 @@
 //   create ────────────────────────────▶ libc's pthread_create ──────▶ acquires; its stack in the space
 //        ◀──────────────────────────────                               runs the function
 //   joins: waits for the record's word ◀────────────────────────────── its destructors; releases, ended
-//   frees the record ──── reap ────────▶ libc's pthread_detach
+//   frees the record ─ the next create ▶ libc's pthread_detach
 //
 // Only the stack pointer lies in the space: thread-locals and what libc keeps of a thread are private memory
 // of the rank. So a pthread_t is libc's, and names one thread of the job, since the ranks' private memory
@@ -33,6 +33,7 @@
 #include <set>
 #include <vector>
 
+#include "base/ids.h"
 #include "base/notes.h"
 #include "comm/blocking.h"
 #include "runtime/language/cancellation.h"
@@ -48,9 +49,7 @@ struct BoundThread {
   std::uint32_t word = 0;           ///< a BoundState
   std::uint32_t rank = 0;           ///< where it runs
   std::uint32_t creator = kNobody;  ///< the rank that made it; kNobody: detached from the start
-  Function function = nullptr;
-  void* argument = nullptr;
-  void* value = nullptr;  ///< that it ended with
+  void* value = nullptr;            ///< that it ended with; as word, reached by atomics alone
 };
 
 class BoundThreads {
@@ -128,6 +127,7 @@ class BoundThreads {
     destructor
   };
   using Name = std::array<std::uint64_t, 2>;  ///< with the 0 at its end
+  using Joined = std::array<pthread_t, 16>;   ///< 0: none
   struct Message {
     Ask ask;
     bool has_value = false;
@@ -137,8 +137,10 @@ class BoundThreads {
     BoundThread* record = nullptr;
     std::uint64_t stack_bytes = 0, mask = 0;
     void (*destructor)(void*) = nullptr;
-    void* value = nullptr;
+    BoundThread::Function function = nullptr;
+    void* value = nullptr;  ///< of a new thread: its argument
     Name name{};
+    Joined joined{};  ///< of the rank that is told
   };
   struct Noted {
     Message message;
@@ -163,7 +165,10 @@ class BoundThreads {
   /// Null: it is none of these, or of this rank.
   BoundThread* find_elsewhere(pthread_t);
   void drop(BoundThread&, pthread_t);
-  void ended(BoundThread&) noexcept;
+  void ended(BoundThread&, bool counts) noexcept;
+  static void set_value(void*) noexcept;
+  void reap(pthread_t);
+  [[nodiscard]] Joined take_joined(Rank);
   [[nodiscard]] std::byte* take_stack(std::size_t bytes);
   void keep_stack(std::byte*, std::size_t bytes);
 
@@ -176,6 +181,7 @@ class BoundThreads {
   /// Not joined yet: those that run here, and those that were made here.
   std::map<pthread_t, BoundThread*> threads_, made_;
   std::map<pthread_t, std::unique_ptr<Cancellation>> cancellations_;  ///< of threads_
+  std::map<Rank, std::vector<pthread_t>> joined_;  ///< of other ranks, which are not told yet
   std::set<pthread_t> forgotten_;      ///< made here, and gone before the answer that names them has come
   std::vector<std::uint32_t> counts_;  ///< on rank 0: threads that run, by rank
   std::uint32_t keys_ = 0;             ///< on rank 0: how many have been made
