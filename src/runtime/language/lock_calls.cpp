@@ -11,7 +11,7 @@
 //   shared mutex    __readers
 //   once, spin lock itself
 //   semaphore       the first
-//   barrier         the first: threads that have arrived; the second: phases
+//   barrier         the first: threads that have arrived; the second: phases; the fifth: those that have left
 //
 // lock_words.h says what the words mean. A spin lock is 1 free, 0 locked.
 //
@@ -283,7 +283,9 @@ int release(sem_t* semaphore) noexcept {
 
 struct BarrierWords {
   std::uint32_t arrived, phase, count;  ///< where libc's pthread_barrier_init puts the count
+  std::uint32_t shared, left;
 };
+static_assert(sizeof(BarrierWords) <= sizeof(pthread_barrier_t));
 int pass(pthread_barrier_t* barrier) noexcept {
   auto* const words = reinterpret_cast<BarrierWords*>(barrier);
   const std::uint32_t phase = load_atomic(&words->phase, kAcquire);
@@ -292,10 +294,26 @@ int pass(pthread_barrier_t* barrier) noexcept {
     exchange_atomic(&words->arrived, step.word, kRelaxed);
     add_atomic(&words->phase, 1, kRelease);
     wake_word(&words->phase, true);
-    return PTHREAD_BARRIER_SERIAL_THREAD;
+  } else {
+    while (load_atomic(&words->phase, kAcquire) == phase)
+      wait_for_word(&words->phase, phase, nullptr, "pthread_barrier_wait");
   }
-  while (load_atomic(&words->phase, kAcquire) == phase)
-    wait_for_word(&words->phase, phase, nullptr, "pthread_barrier_wait");
+  add_atomic(&words->left, 1, kRelaxed);
+  return step.action == LockAction::wake_all ? PTHREAD_BARRIER_SERIAL_THREAD : 0;
+}
+/// Who has passed may destroy it while others have yet to see that they may pass. It looks at times, since a
+/// wake-up by each that leaves would cost all barriers.
+int destroy(pthread_barrier_t* barrier) noexcept {
+  auto* const words = reinterpret_cast<BarrierWords*>(barrier);
+  const std::uint32_t all = load_atomic(&words->phase, kAcquire) * words->count;
+  for (std::uint32_t left; (left = load_atomic(&words->left, kAcquire)) != all;) {
+    timespec soon{};
+    ::clock_gettime(CLOCK_MONOTONIC, &soon);
+    soon.tv_nsec += 200'000;
+    if (soon.tv_nsec >= 1'000'000'000) ++soon.tv_sec, soon.tv_nsec -= 1'000'000'000;
+    const Deadline deadline{CLOCK_MONOTONIC, soon};
+    wait_for_word(&words->left, left, &deadline, "pthread_barrier_destroy");
+  }
   return 0;
 }
 
@@ -394,6 +412,7 @@ KASANE_LOCKS(sem_getvalue, (sem_t * s, int* value), (s, value), is_programs(s, K
              (*value = static_cast<int>(load_atomic(s, kRelaxed)), 0))
 
 KASANE_LOCKS(pthread_barrier_wait, (pthread_barrier_t * b), (b), is_programs(b, KASANE_CALLER), pass(b))
+KASANE_LOCKS(pthread_barrier_destroy, (pthread_barrier_t * b), (b), is_programs(b, KASANE_CALLER), destroy(b))
 
 KASANE_LOCKS(pthread_spin_lock, (pthread_spinlock_t * s), (s), is_programs(s, KASANE_CALLER), [s] {
   while (exchange_atomic(const_cast<int*>(s), 0, kAcquire) != 1) {

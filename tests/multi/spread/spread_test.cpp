@@ -17,6 +17,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
+#include <cstring>
 #include <future>
 #include <latch>
 #include <map>
@@ -123,6 +124,22 @@ TEST(Spread, ExceptionsAndResultsComeBack) {
     ADD_FAILURE() << "nothing was thrown";
   } catch (const std::runtime_error& e) {
     EXPECT_STREQ(e.what(), "from a thread elsewhere");
+  }
+}
+
+TEST(Spread, ABarrierIsDestroyedDirectlyAfterTheWait) {
+  for (int round = 0; round < 30; ++round) {
+    auto* const barrier = new pthread_barrier_t;
+    ASSERT_EQ(::pthread_barrier_init(barrier, nullptr, 4), 0);
+    on_threads(4, [barrier](int) {
+      for (int i = 0; i < 3; ++i) {
+        const bool destroys = ::pthread_barrier_wait(barrier) == PTHREAD_BARRIER_SERIAL_THREAD && i == 2;
+        if (!destroys) continue;
+        EXPECT_EQ(::pthread_barrier_destroy(barrier), 0);
+        std::memset(static_cast<void*>(barrier), 0, sizeof *barrier);  // whoever still looks waits for ever
+        delete barrier;
+      }
+    });
   }
 }
 
