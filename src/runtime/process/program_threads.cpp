@@ -7,6 +7,7 @@
 //
 // Thread safety: as pthread_create().
 #include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
 #include <signal.h>
 #include <threads.h>
@@ -69,16 +70,23 @@ void* begin(void* p) {
 
 /// Threads of the program, and those that libstdc++ makes for it. Those of other libraries stay.
 bool is_of_program(const void* caller) noexcept {
-  Dl_info object{};
-  if (kasane::runtime::is_code_of_program(caller) || kasane::runtime::is_code_of_runtime(caller))
-    return true;
-  return ::dladdr(caller, &object) != 0 && object.dli_fname != nullptr &&
-         std::strstr(object.dli_fname, "/libstdc++.") != nullptr;
+  if (kasane::runtime::is_code_of_program(caller) || kasane::runtime::is_code_of_runtime(caller)) return true;
+  dl_find_object object;  // dladdr() looks for the symbol, too: 30 µs
+  return ::_dl_find_object(const_cast<void*>(caller), &object) == 0 &&
+         std::strstr(object.dlfo_link_map->l_name, "/libstdc++.") != nullptr;
 }
 
 /// Null: threads stay here, and those of the runtime do.
 BoundThreads* spreading() noexcept {
   return kasane::runtime::runs_runtime() ? nullptr : kasane::runtime::SharedProcess::current_threads();
+}
+
+/// For a call about a thread. Another thread may have come far with exit(): libc knows none of another rank.
+BoundThreads* spreading(pthread_t about) noexcept {
+  BoundThreads* const threads = spreading();
+  if (threads == nullptr && about != ::pthread_self() && !kasane::runtime::runs_runtime())
+    kasane::runtime::SharedProcess::await_exit();
+  return threads;
 }
 
 }  // namespace
@@ -164,7 +172,7 @@ std::optional<int> detach_c(BoundThreads& threads, thrd_t thread) {
 #define KASANE_OF_THREAD(name, parameters, arguments, ours)                             \
   extern "C" [[gnu::visibility("default")]] int kasane_of_##name parameters asm(#name); \
   int kasane_of_##name parameters {                                                     \
-    if (BoundThreads* const threads = spreading(); threads != nullptr) {                \
+    if (BoundThreads* const threads = spreading(t); threads != nullptr) {               \
       if (const std::optional<int> answer = ours) return *answer;                       \
     }                                                                                   \
     static constinit kasane::runtime::Hidden<int(*) parameters> libcs(#name);           \
@@ -205,7 +213,7 @@ KASANE_OF_THREAD_HERE(pthread_getcpuclockid, (pthread_t t, clockid_t* c), (t, c)
 #define KASANE_SHOWN extern "C" [[gnu::visibility("default")]]
 
 KASANE_SHOWN int pthread_cancel(pthread_t thread) {
-  if (BoundThreads* const threads = spreading(); threads != nullptr)
+  if (BoundThreads* const threads = spreading(thread); threads != nullptr)
     if (const std::optional<int> answer = threads->cancel(thread)) return *answer;
   static constinit kasane::runtime::Hidden<int (*)(pthread_t)> libcs("pthread_cancel");
   const int error = libcs.get()(thread);
@@ -244,6 +252,20 @@ KASANE_SHOWN int pthread_setcanceltype(int type, int* before) {
 KASANE_POINT(pause, (), ())
 KASANE_POINT(sigwaitinfo, (const sigset_t* s, siginfo_t* i), (s, i))
 KASANE_POINT(sigtimedwait, (const sigset_t* s, siginfo_t* i, Time_* t), (s, i, t))
+
+/// libc's goes on waiting after the signal that cancels.
+KASANE_SHOWN int sigwait(const sigset_t* set, int* signal) {
+  static constinit kasane::runtime::Hidden<int (*)(const sigset_t*, int*)> libcs("sigwait");
+  if (Cancellation::of_calls_here() == nullptr) return libcs.get()(set, signal);
+  const int before = errno;
+  int came;
+  do came = ::sigwaitinfo(set, nullptr);
+  while (came == -1 && errno == EINTR);
+  const int error = came == -1 ? errno : 0;
+  errno = before;
+  if (error == 0) *signal = came;
+  return error;
+}
 
 /// libc's words of such a mutex are of one process.
 KASANE_SHOWN int pthread_mutex_init(pthread_mutex_t* mutex, const pthread_mutexattr_t* attributes) noexcept {

@@ -11,6 +11,7 @@
 namespace kasane::runtime {
 namespace {
 constinit std::atomic<SharedProcess*> g_shared_process{nullptr};
+constinit std::atomic<pid_t> g_ended_process{0}, g_ended_by{0};  ///< a job whose threads were on all ranks
 }  // namespace
 
 SharedProcess::SharedProcess(comm::Transport& transport, bool spread)
@@ -30,7 +31,17 @@ void SharedProcess::begin(ThreadContexts& contexts, const cpu_set_t& cpus) noexc
     if (SharedProcess* const shared = current()) shared->tell_signal_action(signal, action);
   });
 }
-void SharedProcess::end() noexcept { g_shared_process.store(nullptr); }
+void SharedProcess::end() noexcept {
+  if (threads_) {
+    g_ended_by.store(::gettid());
+    g_ended_process.store(pid_);
+  }
+  g_shared_process.store(nullptr);
+}
+void SharedProcess::await_exit() noexcept {
+  if (g_ended_process.load() != ::getpid() || g_ended_by.load() == ::gettid()) return;
+  for (;;) traps::issue_call(SYS_pause, {});
+}
 
 void SharedProcess::tell_signal_action(int signal, const struct sigaction& action) noexcept {
   const ult::RuntimeSection section;

@@ -54,6 +54,9 @@ class SharedProcess {
     SharedProcess* const shared = current();
     return shared != nullptr ? shared->threads() : nullptr;
   }
+  /// After end() of a job whose threads were on all ranks: waits until the process has ended, but on the
+  /// thread that ends it. Else returns at once.
+  static void await_exit() noexcept;
 
  private:
   SignalActions signal_actions_;

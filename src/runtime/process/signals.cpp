@@ -19,6 +19,7 @@
 #include "base/call_selector.h"
 #include "base/raw_call.h"
 #include "comm/bootstrap/signals_for_main.h"
+#include "runtime/language/cancellation.h"
 #include "runtime/process/action_order.h"
 #include "runtime/rank/hidden.h"
 #include "runtime/rank/process_state.h"
@@ -482,14 +483,15 @@ extern "C" [[gnu::visibility("default")]] int sigaltstack(const stack_t* wanted,
 
 extern "C" [[gnu::visibility("default")]] int sigsuspend(const sigset_t* set) {
   static constinit kasane::runtime::Hidden<int (*)(const sigset_t*)> libcs("sigsuspend");
-  return libcs.get()(kasane::runtime::ProgramMask(set).get());
+  return kasane::runtime::call_in_point([&] { return libcs.get()(kasane::runtime::ProgramMask(set).get()); });
 }
 
 extern "C" [[gnu::visibility("default")]] int ppoll(pollfd* files, nfds_t n, const timespec* limit,
                                                     const sigset_t* set) {
   static constinit kasane::runtime::Hidden<int (*)(pollfd*, nfds_t, const timespec*, const sigset_t*)> libcs(
       "ppoll");
-  return libcs.get()(files, n, limit, kasane::runtime::ProgramMask(set).get());
+  return kasane::runtime::call_in_point(
+      [&] { return libcs.get()(files, n, limit, kasane::runtime::ProgramMask(set).get()); });
 }
 
 extern "C" [[gnu::visibility("default")]] int pselect(int n, fd_set* in, fd_set* out, fd_set* other,
@@ -497,14 +499,16 @@ extern "C" [[gnu::visibility("default")]] int pselect(int n, fd_set* in, fd_set*
   static constinit kasane::runtime::Hidden<int (*)(int, fd_set*, fd_set*, fd_set*, const timespec*,
                                                    const sigset_t*)>
       libcs("pselect");
-  return libcs.get()(n, in, out, other, limit, kasane::runtime::ProgramMask(set).get());
+  return kasane::runtime::call_in_point(
+      [&] { return libcs.get()(n, in, out, other, limit, kasane::runtime::ProgramMask(set).get()); });
 }
 
 extern "C" [[gnu::visibility("default")]] int epoll_pwait(int epoll, epoll_event* events, int most, int limit,
                                                           const sigset_t* set) {
   static constinit kasane::runtime::Hidden<int (*)(int, epoll_event*, int, int, const sigset_t*)> libcs(
       "epoll_pwait");
-  return libcs.get()(epoll, events, most, limit, kasane::runtime::ProgramMask(set).get());
+  return kasane::runtime::call_in_point(
+      [&] { return libcs.get()(epoll, events, most, limit, kasane::runtime::ProgramMask(set).get()); });
 }
 
 #endif

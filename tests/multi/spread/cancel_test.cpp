@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <sys/select.h>
 #include <time.h>
 #include <unistd.h>
 #include <kasane/kasane.hpp>
@@ -165,6 +166,43 @@ TEST(Cancel, InWaitsForTheKernel) {
   });
 }
 
+TEST(Cancel, InWaitsForTheKernelWithAMask) {
+  ASSERT_EQ(::pipe(g_pipe), 0);
+  cancel_early_and_late([](void*) -> void* {
+    waits([] {
+      pollfd file{g_pipe[0], POLLIN, 0};
+      ::ppoll(&file, 1, nullptr, nullptr);
+    });
+    return nullptr;
+  });
+  cancel_early_and_late([](void*) -> void* {
+    waits([] {
+      fd_set files;
+      FD_ZERO(&files);
+      ::pselect(0, &files, nullptr, nullptr, nullptr, nullptr);
+    });
+    return nullptr;
+  });
+  cancel_early_and_late([](void*) -> void* {
+    waits([] {
+      sigset_t set;
+      ::sigemptyset(&set);
+      ::sigaddset(&set, SIGUSR2);
+      int signal = 0;
+      ::sigwait(&set, &signal);
+    });
+    return nullptr;
+  });
+  cancel_early_and_late([](void*) -> void* {
+    waits([] {
+      sigset_t set;
+      ::sigemptyset(&set);
+      ::sigsuspend(&set);
+    });
+    return nullptr;
+  });
+}
+
 TEST(Cancel, InAFunctionThatTests) {
   cancel_early_and_late([](void*) -> void* {
     waits([] { ::pthread_testcancel(); });
@@ -256,6 +294,29 @@ TEST(Threads, MainIsKnownEverywhere) {
   for (int i = 0; i < static_cast<int>(kThreads); ++i)
     std::thread([] { EXPECT_EQ(::pthread_kill(g_main, SIGUSR1), 0); }).join();
   while (g_signals != kThreads) std::this_thread::yield();
+}
+
+TEST(Threads, SigwaitGivesTheSignal) {
+  sigset_t set;
+  ::sigemptyset(&set);
+  ::sigaddset(&set, SIGUSR2);
+  sigset_t before;
+  ASSERT_EQ(::pthread_sigmask(SIG_BLOCK, &set, &before), 0);
+  std::array<pthread_t, kThreads> threads{};
+  for (auto& t : threads)  // with the mask of their creator
+    ASSERT_EQ(::pthread_create(
+                  &t, nullptr,
+                  [](void* awaited) -> void* {
+                    int signal = 0;
+                    EXPECT_EQ(::sigwait(static_cast<const sigset_t*>(awaited), &signal), 0);
+                    EXPECT_EQ(signal, SIGUSR2);
+                    return nullptr;
+                  },
+                  &set),
+              0);
+  for (const auto t : threads) EXPECT_EQ(::pthread_kill(t, SIGUSR2), 0);
+  for (const auto t : threads) EXPECT_EQ(::pthread_join(t, nullptr), 0);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 TEST(Threads, HaveNames) {
