@@ -4,6 +4,7 @@
 //
 //   [STRESS_PAGE=4096] kasane run -n 4 --workers 2 -- stress_drf --seed 1 --count 100
 //   kasane run -n 2 --dram 16M -- stress_drf --data 48M --spills 32M        data larger than DRAM
+//   kasane run -n 4 --threads spread -- stress_drf_spread --seed 1        threads, locks, barriers of std
 //
 // --data: the objects of each program have so many bytes together; the allocating thread fills all of them,
 // and they are examined when they are freed, or at the end. --spills: fails unless so much was written to
@@ -19,12 +20,15 @@
 #include <kasane/kasane.hpp>
 
 #include <atomic>
+#include <barrier>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "stress/page_bytes.h"
@@ -43,6 +47,22 @@ using kasane::stress::OpKind;
 using kasane::stress::Program;
 using kasane::stress::Thread;
 
+#ifdef STRESS_SPREAD
+using UsedThread = std::thread;
+using UsedMutex = std::mutex;
+using UsedBarrier = std::barrier<>;
+constexpr const char* kProgram = "stress_drf_spread";
+constexpr const char* kOptions = " --threads spread";
+void yield() { std::this_thread::yield(); }
+#else
+using UsedThread = kasane::thread;
+using UsedMutex = kasane::mutex;
+using UsedBarrier = kasane::barrier;
+constexpr const char* kProgram = "stress_drf";
+constexpr const char* kOptions = "";
+void yield() { kasane::this_thread::yield(); }
+#endif
+
 /// Two counters that are equal whenever the lock is free; they lie on different pages. The lock is a mutex,
 /// or std::atomic as people spin on it. Beside them a sum that needs no lock, and a pointer that all threads
 /// copy.
@@ -54,7 +74,7 @@ struct Counter {
   }
   void unlock() { spins ? busy.store(false, std::memory_order_release) : mutex.unlock(); }
 
-  kasane::mutex mutex;
+  UsedMutex mutex;
   const bool spins;
   std::atomic<bool> busy{false};
   std::atomic<std::uint64_t> sum{0};
@@ -84,8 +104,8 @@ struct Shared {
   std::byte** where;            ///< of each object
   const std::uint32_t* places;  ///< of each object in g_objects, or kOnHeap
   Counter* counters;
-  kasane::barrier* barriers;
-  kasane::mutex* failing;
+  UsedBarrier* barriers;
+  UsedMutex* failing;
   std::uint64_t* failures;
 };
 
@@ -96,21 +116,21 @@ struct Shared {
 
 [[gnu::noinline]] void say_replay(const Shared& s) {
   std::fprintf(stderr,
-               "  replay: STRESS_PAGE=%zu kasane run -n %u --workers %u -- stress_drf --seed %llu --count 1 "
+               "  replay: STRESS_PAGE=%zu kasane run -n %u --workers %u%s -- %s --seed %llu --count 1 "
                "--data %lluM\n",
-               kasane::stress::page_bytes(), kasane::ranks(), kasane::workers(),
+               kasane::stress::page_bytes(), kasane::ranks(), kasane::workers(), kOptions, kProgram,
                static_cast<unsigned long long>(s.seed), static_cast<unsigned long long>(s.data >> 20));
 }
 
 [[gnu::noinline]] void fail(const Shared& s, std::uint32_t thread, std::uint32_t index, std::uint64_t got) {
   const Op& op = s.ops[s.threads[thread].first_op + index];
-  std::fprintf(
-      stderr,
-      "stress_drf: seed %llu thread %u operation %u (kind %d, object %u, offset %llu, width %d) on rank %u: "
-      "got %llx, should be %llx\n",
-      static_cast<unsigned long long>(s.seed), thread, index, static_cast<int>(op.kind), op.target,
-      static_cast<unsigned long long>(op.offset), static_cast<int>(op.width), kasane::rank(),
-      static_cast<unsigned long long>(got), static_cast<unsigned long long>(op.value));
+  std::fprintf(stderr,
+               "%s: seed %llu thread %u operation %u (kind %d, object %u, offset %llu, width %d) on rank %u: "
+               "got %llx, should be %llx\n",
+               kProgram, static_cast<unsigned long long>(s.seed), thread, index, static_cast<int>(op.kind),
+               op.target, static_cast<unsigned long long>(op.offset), static_cast<int>(op.width),
+               kasane::rank(), static_cast<unsigned long long>(got),
+               static_cast<unsigned long long>(op.value));
   say_replay(s);
   count_failure(s);
 }
@@ -182,7 +202,7 @@ void give_back(const Shared& s, std::uint32_t number) {
 void run_thread(const Shared* shared, std::uint32_t thread);
 
 [[gnu::noinline]] void run_op(const Shared& s, std::uint32_t thread, std::uint32_t index,
-                              kasane::thread* children) {
+                              UsedThread* children) {
   const Op op = s.ops[s.threads[thread].first_op + index];
   switch (op.kind) {
     case OpKind::write: store(s.where[op.target] + op.offset, op); break;
@@ -193,7 +213,7 @@ void run_thread(const Shared* shared, std::uint32_t thread);
     case OpKind::fork: {
       const Shared* shared = &s;
       const std::uint32_t child = op.target;
-      children[op.slot] = kasane::thread([shared, child] { run_thread(shared, child); });
+      children[op.slot] = UsedThread([shared, child] { run_thread(shared, child); });
       break;
     }
     case OpKind::join: children[op.slot].join(); break;
@@ -222,7 +242,7 @@ void run_thread(const Shared* shared, std::uint32_t thread);
       break;
     case OpKind::release: give_back(s, op.target); break;
     case OpKind::work: work(op.value); break;
-    case OpKind::yield: kasane::this_thread::yield(); break;
+    case OpKind::yield: yield(); break;
   }
 }
 
@@ -237,7 +257,7 @@ std::uint64_t linger(std::uint64_t seed, std::uint32_t thread) {
 /// anywhere.
 void run_thread(const Shared* shared, std::uint32_t thread) {
   alignas(64) std::byte frame[kFrameBytes];
-  kasane::thread children[kMaxChildren];
+  UsedThread children[kMaxChildren];
   shared->where[shared->threads[thread].frame] = frame;
   work(linger(shared->seed, thread));
   for (std::uint32_t i = 0; i < shared->threads[thread].ops; ++i) run_op(*shared, thread, i, children);
@@ -295,16 +315,15 @@ std::uint64_t run_program(const Program& p, std::uint64_t data) {
     s->counters[i].second = &seconds[i];
     seconds[i] = 0;
   }
-  s->barriers =
-      static_cast<kasane::barrier*>(kasane::allocate(p.barriers.size() * sizeof(kasane::barrier) + 1, 64));
+  s->barriers = static_cast<UsedBarrier*>(kasane::allocate(p.barriers.size() * sizeof(UsedBarrier) + 1, 64));
   for (std::size_t i = 0; i < p.barriers.size(); ++i)
-    new (&s->barriers[i]) kasane::barrier(p.barriers[i].members);
-  s->failing = new (kasane::allocate(sizeof(kasane::mutex))) kasane::mutex;
+    new (&s->barriers[i]) UsedBarrier(p.barriers[i].members);
+  s->failing = new (kasane::allocate(sizeof(UsedMutex))) UsedMutex;
   s->failures = static_cast<std::uint64_t*>(kasane::allocate(sizeof(std::uint64_t)));
   *s->failures = 0;
 
   const Shared* shared = s;
-  kasane::thread root([shared] { run_thread(shared, 0); });
+  UsedThread root([shared] { run_thread(shared, 0); });
   root.join();
   for (std::uint32_t i = 0; i < p.objects.size(); ++i) {
     // this thread may be at another rank now, which has no p
@@ -355,14 +374,18 @@ int main(int argc, char** argv) {
     if (data != 0) kasane::stress::stretch(program, data);
     if (argc > 1 && std::strcmp(argv[argc - 1], "--show") == 0)
       std::fputs(kasane::stress::to_string(program).c_str(), stdout);
+#ifdef STRESS_SPREAD
+    failures += run_program(program, data);
+#else
     failures += kasane::run([&] { return run_program(program, data); });
+#endif
   }
   const kasane::test::Counts total;
   std::printf(
-      "stress_drf: seeds %llu … %llu, %u ranks, %u workers: %llu wrong reads; %llu threads, %llu steals "
-      "inside ranks, "
+      "%s: seeds %llu … %llu, %u ranks, %u workers: %llu wrong reads; %llu threads, %llu steals inside "
+      "ranks, "
       "%llu across, %llu diffs, %llu pages moved, %llu KiB spilled\n",
-      static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + count - 1),
+      kProgram, static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + count - 1),
       kasane::ranks(), kasane::workers(), static_cast<unsigned long long>(failures),
       static_cast<unsigned long long>(total["threads"]),
       static_cast<unsigned long long>(total["steals_local"]),
