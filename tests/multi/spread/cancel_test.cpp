@@ -203,6 +203,32 @@ TEST(Cancel, InWaitsForTheKernelWithAMask) {
   });
 }
 
+TEST(Cancel, NotInALockButAfterIt) {
+  ::pthread_mutex_lock(&g_mutex);
+  g_cleaned = g_waits = 0;
+  std::array<pthread_t, kThreads> threads{};
+  for (auto& t : threads)
+    ASSERT_EQ(::pthread_create(
+                  &t, nullptr,
+                  [](void*) -> void* {
+                    const Notes notes;
+                    ++g_waits;
+                    ::pthread_mutex_lock(&g_mutex);
+                    ::pthread_mutex_unlock(&g_mutex);
+                    for (;;) ::pthread_testcancel();
+                  },
+                  nullptr),
+              0);
+  while (g_waits != kThreads) std::this_thread::yield();
+  ::usleep(20'000);
+  for (const auto t : threads) EXPECT_EQ(::pthread_cancel(t), 0);
+  ::usleep(20'000);
+  EXPECT_EQ(g_cleaned, 0);
+  ::pthread_mutex_unlock(&g_mutex);
+  for (const auto t : threads) EXPECT_EQ(::pthread_join(t, nullptr), 0);
+  EXPECT_EQ(g_cleaned, static_cast<int>(kThreads));
+}
+
 TEST(Cancel, InAFunctionThatTests) {
   cancel_early_and_late([](void*) -> void* {
     waits([] { ::pthread_testcancel(); });

@@ -10,9 +10,9 @@
 #   dram/2 dram/4    data larger than DRAM: the least budget that there is, about a quarter
 #   hosts/2          on two hosts, which are network namespaces: as root, with ip(8) and Open MPI
 #
-# Prints for each program and configuration how many runs were right, how many ended with status 0 and another
-# result (wrong), and how many with another status or after LIMIT seconds (ended; default: 120). Outputs of the
-# last two kinds are kept in the folder that the last line names. Status 1 if there was any.
+# Prints for each program and configuration how many runs were right, how many ended with status 0 and
+# another result (wrong), and how many with another status or after LIMIT seconds (ended; default: 120).
+# Outputs of the last two kinds are kept in the folder that the last line names. Status 1 if there was any.
 # ONLY: a regular expression of programs.
 set -u
 build=$(realpath "${1:?a build folder}") runs=${2:-20}
