@@ -430,7 +430,7 @@ void BoundThreads::exit(void* value) {
 /// counts: it is no deputy. Its joiner, where one waits, says that it is gone: that is awake then, and often
 /// on rank 0.
 void BoundThreads::ended(BoundThread& thread, bool counts) noexcept {
-  const BoundAction action = step(thread, BoundEvent::end, __ATOMIC_ACQ_REL);
+  const BoundAction action = step(thread, BoundEvent::end, __ATOMIC_RELEASE);
   if (action == BoundAction::wake)
     wake_word(&thread.word, true);
   else if (counts)
@@ -546,17 +546,19 @@ std::optional<int> BoundThreads::join(pthread_t id, void** value, BoundEvent how
   }();
   if (thread == nullptr) return std::nullopt;
   if (how == BoundEvent::join) Cancellation::test();
-  BoundAction action = step(*thread, how, __ATOMIC_ACQ_REL);
+  // relaxed, all: a joiner says nothing, and hears at the end
+  BoundAction action = step(*thread, how, __ATOMIC_RELAXED);
   const bool waited = action == BoundAction::wait;
   while (action == BoundAction::wait) {
     const int error = wait_in_point(&thread->word, static_cast<std::uint32_t>(BoundState::awaited), deadline,
                                     "pthread_join");
-    action = step(*thread, error == 0 ? BoundEvent::look : BoundEvent::give_up, __ATOMIC_ACQ_REL);
+    action = step(*thread, error == 0 ? BoundEvent::look : BoundEvent::give_up, __ATOMIC_RELAXED);
     if (action == BoundAction::busy && error == EINTR)
       return Cancellation::test(), join(id, value, how, deadline);
     if (action == BoundAction::busy) return error;
   }
   if (action != BoundAction::free) return action == BoundAction::busy ? EBUSY : EINVAL;
+  (void)load_atomic(&thread->word, __ATOMIC_ACQUIRE);
   if (value != nullptr) *value = reinterpret_cast<void*>(load_atomic_word(&thread->value));
   const ult::RuntimeSection section;
   if (waited) tell(Rank{0}, {.ask = Ask::gone, .rank = thread->rank});
@@ -568,7 +570,7 @@ std::optional<int> BoundThreads::detach(pthread_t id) {
   const ult::RuntimeSection section;
   BoundThread* const thread = find(id);
   if (thread == nullptr) return std::nullopt;
-  const BoundAction action = step(*thread, BoundEvent::detach, __ATOMIC_ACQ_REL);
+  const BoundAction action = step(*thread, BoundEvent::detach, __ATOMIC_RELAXED);
   if (action == BoundAction::free) drop(*thread, id);
   return action == BoundAction::refused ? EINVAL : 0;
 }
