@@ -5,7 +5,7 @@
 // sleeps.
 //
 // Checked: one writer, or readers; permits; one initialisation that succeeds; no thread passes a barrier
-// before all have come; a signal is not lost; all threads end.
+// before all have come, and none uses one that was destroyed; a signal is not lost; all threads end.
 #include "runtime/language/lock_words.h"
 
 #include <gtest/gtest.h>
@@ -30,6 +30,7 @@ enum class Without : std::uint8_t {
   waking_all,     ///< one thread is woken instead of all
   awaited,        ///< a thread that waits does not say so in the word
   rounds,         ///< a barrier's phase is counted up before the arrivals begin anew
+  leaving,        ///< a barrier is destroyed by who has passed, whoever else still uses it
   mutex_at_wait,  ///< a condition's number is read after the mutex was unlocked
 };
 
@@ -262,23 +263,22 @@ struct Semaphores {
   }
 };
 
-/// Three times.
+/// Three times; then the thread that came last destroys it. inside: threads that have left, threw: destroyed.
 struct Barriers {
   static State initial() { return {}; }
   static const char* violation(const State& s) {
     for (std::uint8_t t = 0; t < kThreads; ++t)
       for (std::uint8_t u = 0; u < kThreads; ++u)
-        if (s.round[t] > s.round[u] + (s.at[u] == kLook ? 0 : 1))
+        if (s.round[t] > s.round[u] + (s.at[u] == kLook || s.at[u] == kLeave ? 0 : 1))
           return "a thread has passed before all have come";
+    for (std::uint8_t t = 0; t < kThreads && s.threw != 0; ++t)
+      if (s.at[t] != kEnd) return "a thread uses a barrier that was destroyed";
     return nullptr;
   }
-  enum : std::uint8_t { kLook, kArrive, kWait, kBegin, kCount, kWake };
+  enum : std::uint8_t { kLook, kArrive, kWait, kBegin, kCount, kWake, kLeave, kDestroy };
   template <class Go>
   static void step(const State& s, std::uint8_t t, Without without, Go&& go) {
     State n = s;
-    const auto pass = [&](std::uint8_t round) -> std::uint8_t {
-      return round == 3 ? kEnd : std::uint8_t{kLook};
-    };
     const bool early = without == Without::rounds;
     switch (s.at[t]) {
       case kLook:
@@ -301,14 +301,23 @@ struct Barriers {
         return go(n);
       case kWait:
         if (s.word[1] == s.seen[t]) return sleep(s, t, 1, s.seen[t], kWait, go);
-        n.at[t] = pass(++n.round[t]);
+        ++n.round[t];
         n.seen[t] = 0;
+        n.at[t] = kLeave;
         return go(n);
-      default: {
-        const std::uint8_t round = ++n.round[t];
-        n.seen[t] = 0;
-        return wake(n, t, 1, LockAction::wake_all, without, pass(round), go);
-      }
+      case kLeave:
+        ++n.inside;
+        n.at[t] = n.round[t] != 3 ? std::uint8_t{kLook} : n.seen[t] != 0 ? std::uint8_t{kDestroy} : kEnd;
+        return go(n);
+      case kDestroy:
+        if (!may_destroy_barrier(s.word[1], kThreads, s.inside) && without != Without::leaving) return;
+        n.threw = 1;
+        n.at[t] = kEnd;
+        return go(n);
+      default:
+        ++n.round[t];
+        n.seen[t] = 1;  // it destroys the barrier after the last round
+        return wake(n, t, 1, LockAction::wake_all, without, std::uint8_t{kLeave}, go);
     }
   }
 };
@@ -357,7 +366,7 @@ TEST(LockWords, WithoutARuleTheyDoNot) {
   expect_needed<Threads<SharedMutexes>>({Without::waking, Without::waking_all, Without::awaited});
   expect_needed<Threads<Onces>>({Without::waking, Without::waking_all, Without::awaited});
   expect_needed<Threads<Semaphores>>({Without::waking});
-  expect_needed<Threads<Barriers>>({Without::waking, Without::waking_all, Without::rounds});
+  expect_needed<Threads<Barriers>>({Without::waking, Without::waking_all, Without::rounds, Without::leaving});
   expect_needed<Threads<Conditions>>({Without::waking, Without::waking_all, Without::mutex_at_wait});
 }
 

@@ -305,8 +305,9 @@ int pass(pthread_barrier_t* barrier) noexcept {
 /// wake-up by each that leaves would cost all barriers.
 int destroy(pthread_barrier_t* barrier) noexcept {
   auto* const words = reinterpret_cast<BarrierWords*>(barrier);
-  const std::uint32_t all = load_atomic(&words->phase, kAcquire) * words->count;
-  for (std::uint32_t left; (left = load_atomic(&words->left, kAcquire)) != all;) {
+  const std::uint32_t phase = load_atomic(&words->phase, kAcquire);
+  for (std::uint32_t left;
+       !may_destroy_barrier(phase, words->count, left = load_atomic(&words->left, kAcquire));) {
     timespec soon{};
     ::clock_gettime(CLOCK_MONOTONIC, &soon);
     soon.tv_nsec += 200'000;

@@ -20,6 +20,8 @@
 //     release        n → n + 1: wakes one
 //   barrier        arrived, and a word of its own for the phases
 //     arrive         the last one → 0, then the phase is counted up, and all are woken; else waits for that
+//     leave          each counts itself in a third word, and uses the barrier no more
+//     destroy        waits until as many have left as have come
 #pragma once
 
 #include <cstdint>
@@ -82,6 +84,12 @@ enum class SemaphoreEvent : std::uint8_t { acquire, release };
 /// The word is the number of threads that have arrived, count that of all.
 [[nodiscard]] constexpr LockStep next_at_barrier(std::uint32_t word, std::uint32_t count) noexcept {
   return word + 1 == count ? LockStep{0, LockAction::wake_all} : LockStep{word + 1, LockAction::wait};
+}
+
+/// No thread uses the barrier: of all phases all threads have left.
+[[nodiscard]] constexpr bool may_destroy_barrier(std::uint32_t phase, std::uint32_t count,
+                                                 std::uint32_t left) noexcept {
+  return left == phase * count;
 }
 
 }  // namespace kasane::runtime
