@@ -59,7 +59,8 @@ start() {
   esac
   if [ "$network" = hosts ]; then
     bash "$here/../cluster/cluster.sh" openmpi $((ranks / 2)) ucx \
-      env KASANE_THREADS=spread KASANE_MALLOC=space "${command[@]}"
+      env KASANE_THREADS=spread KASANE_MALLOC=space \
+      LD_PRELOAD="$build/lib/kasane/libkasane_malloc.so" "${command[@]}"
     return
   fi
   local options=(-n "$ranks")
