@@ -8,6 +8,7 @@
 #include "command_line.h"
 #include "core_apps.h"
 #include "core_fork_join.h"
+#include "core_misses.h"
 #include "core_pages.h"
 
 namespace {
@@ -25,7 +26,7 @@ void append(std::vector<Row>& rows, std::vector<Row> more) {
 int main(int argc, char** argv) {
   kasane::bench::CommandLine line("core", "smaller sizes and fewer repetitions: seconds instead of minutes");
   line.names("groups of cases",
-             {"fork-join", "steal", "lock", "turns", "touch", "atomics", "calls", "pages", "apps"});
+             {"fork-join", "steal", "lock", "turns", "touch", "atomics", "calls", "pages", "misses", "apps"});
   line.names(kEngines, {"uffd", "mprotect", "uffd-thread"});
   line.repetitions("1 to 9 by the group, with --quick 1 to 3");
   if (const auto status = line.parse(argc, argv)) return *status;
@@ -39,6 +40,10 @@ int main(int argc, char** argv) {
       std::fputs("pages: misses, releases, fences between two ranks …\n", stderr);
       append(rows, kasane::bench::core_pages(quick, repetitions, kasane::bench::kasane_command(), here,
                                              line.named(kEngines)));
+    }
+    if (line.wants("misses")) {
+      std::fputs("misses: loads of another rank's memory over UCX, beside UCX …\n", stderr);
+      append(rows, kasane::bench::core_misses(quick, repetitions, kasane::bench::kasane_command(), here));
     }
     if (line.wants("steal")) {
       std::fputs("steal: a thread with 4 KiB of live stack between two ranks …\n", stderr);

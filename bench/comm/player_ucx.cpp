@@ -181,10 +181,10 @@ class UcxLane {
 
   [[nodiscard]] unsigned outstanding() const { return issued_; }
 
-  /// Completed means remotely: a flush for writes, answers for requests.
-  void drain(unsigned, Patience patience) {
-    for (const ucs_status_ptr_t request : requests_) finish(request, patience);
-    requests_.clear();
+  /// Completed means remotely: a flush for writes, answers for requests. Of reads and atomics `most` stay
+  /// under way.
+  void drain(unsigned most, Patience patience) {
+    for (; requests_.size() > most; requests_.pop_front()) finish(requests_.front(), patience);
     if (unflushed_) {
       const ucp_request_param_t params{};
       finish(ucp_ep_flush_nbx(endpoint_, &params), patience);
@@ -195,7 +195,7 @@ class UcxLane {
       ucp_worker_progress(worker_);
       patience.look();
     }
-    issued_ = 0;
+    issued_ = static_cast<unsigned>(requests_.size());
   }
 
   void progress() { ucp_worker_progress(worker_); }
@@ -278,7 +278,7 @@ class UcxLane {
   std::uint64_t flag_ = 0;
   std::uint64_t one_ = 1;
   std::uint64_t old_[Window::kWindow] = {};
-  std::vector<ucs_status_ptr_t> requests_;
+  std::deque<ucs_status_ptr_t> requests_;
   unsigned issued_ = 0;
   bool unflushed_ = false;
   std::uint64_t unanswered_ = 0;           ///< requests so far

@@ -30,6 +30,14 @@ namespace kasane::bench::tier {
 
 inline constexpr std::size_t kBlockBytes = 4096, kBlockWords = kBlockBytes / 8;
 
+struct RandomCase {
+  const char* name;
+  unsigned threads;
+  /// One thread takes longer for a read.
+  [[nodiscard]] std::size_t reads(std::size_t most) const noexcept { return threads == 1 ? most / 4 : most; }
+};
+inline constexpr RandomCase kRandomCases[] = {{"random-1", 1}, {"random-8", 8}, {"random-64", 64}};
+
 [[nodiscard]] inline double seconds() {
   timespec t;
   ::clock_gettime(CLOCK_MONOTONIC, &t);

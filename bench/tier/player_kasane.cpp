@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kasane's player of kasane bench tier: plain loads and stores to global memory, nothing else (passes.h).
-//   player-tier BYTES PAGE READS SEED CASE…      the random cases read READS blocks a thread; random-8 uses
-//                                                every worker
+//   player-tier BYTES PAGE READS SEED CASE…      random-T: T threads of one worker, which read READS blocks
+//                                                in all; random-1 a fourth of that
 #include <cstdlib>
 #include <kasane/kasane.hpp>
-#include <kasane/team.hpp>
 
 #include "common/report.h"
 #include "passes.h"
@@ -13,23 +12,18 @@ namespace {
 
 using namespace kasane::bench::tier;
 
-double random_reads(const Data& data, std::size_t reads, std::uint64_t seed, bool all_workers) {
-  const std::size_t members = all_workers ? kasane::ranks() * kasane::workers() : 1;
-  AbsentBlocks blocks(data, reads * members, seed);
-  double start = 0, end = 0;
-  const auto body = [&](kasane::member& me) {
-    const auto [first, last] = me.part(0, blocks.size());
-    me.wait();
-    if (me.index() == 0) start = seconds();
-    blocks.read(data, first, last);
-    me.wait();
-    if (me.index() == 0) end = seconds();
-  };
-  if (all_workers)
-    kasane::team(body);
-  else
-    kasane::run([&] { kasane::team_of_one(body); });
-  return static_cast<double>(blocks.size()) / (end - start);
+double random_reads(const Data& data, std::size_t reads, std::uint64_t seed, std::size_t threads) {
+  AbsentBlocks blocks(data, reads, seed);
+  return kasane::run([&] {
+    const double start = seconds();
+    std::vector<kasane::thread> all;
+    for (std::size_t t = 0; t < threads; ++t) {
+      all.emplace_back(
+          [&, t] { blocks.read(data, blocks.size() * t / threads, blocks.size() * (t + 1) / threads); });
+    }
+    for (kasane::thread& thread : all) thread.join();
+    return static_cast<double>(blocks.size()) / (seconds() - start);
+  });
 }
 
 int play(int argc, char** argv) {
@@ -44,8 +38,9 @@ int play(int argc, char** argv) {
   report("seq-write", kasane::run([&] { return data.write(); }));
   kasane::run([&] { return data.read(); });
   if (wanted("seq-read")) report("seq-read", kasane::run([&] { return data.read(); }));
-  if (wanted("random-1")) report("random-1", random_reads(data, number(3), number(4), false));
-  if (wanted("random-8")) report("random-8", random_reads(data, number(3), number(4) + 1, true));
+  for (const RandomCase& c : kRandomCases)
+    if (wanted(c.name))
+      report(c.name, random_reads(data, c.reads(number(3)), number(4) + c.threads, c.threads));
   return 0;
 }
 

@@ -98,7 +98,7 @@ class Mapping {
 };
 
 double random_reads(const Data& data, std::size_t reads, std::uint64_t seed, unsigned threads) {
-  AbsentBlocks blocks(data, reads * threads, seed);
+  AbsentBlocks blocks(data, reads, seed);
   double start = 0;
   std::barrier begin(threads, [&]() noexcept { start = seconds(); });
   std::vector<std::thread> all;
@@ -119,8 +119,8 @@ void sweeps(const Arguments& a) {
   mapping.sync();
   (void)data.read();
   if (a.wants("seq-read")) report("seq-read", data.read());
-  if (a.wants("random-1")) report("random-1", random_reads(data, a.reads, a.seed, 1));
-  if (a.wants("random-8")) report("random-8", random_reads(data, a.reads, a.seed + 1, 8));
+  for (const RandomCase& c : kRandomCases)
+    if (a.wants(c.name)) report(c.name, random_reads(data, c.reads(a.reads), a.seed + c.threads, c.threads));
 }
 
 /// GFlop/s. As the application has it: plain steps go from one grid to another and back, several together are
@@ -183,7 +183,9 @@ int main(int argc, char** argv) {
       throw std::runtime_error("usage: player-tier-mapped SYSTEM DIRECTORY BYTES BUDGET READS SEED CASE...");
     const auto number = [argv](int i) { return std::strtoull(argv[i], nullptr, 10); };
     const Arguments a{argv[1], argv[2], number(3), number(4), number(5), number(6), {argv + 7, argv + argc}};
-    if (a.wants("seq-write") || a.wants("seq-read") || a.wants("random-1") || a.wants("random-8")) sweeps(a);
+    if (std::any_of(a.cases.begin(), a.cases.end(),
+                    [](const std::string& c) { return c.starts_with("seq") || c.starts_with("random"); }))
+      sweeps(a);
     if (a.wants("stencil")) report("stencil", stencil(a, 1, 2));
     if (a.wants("stencil-tb")) report("stencil-tb", stencil(a, 10, 2));
     if (a.wants("sort")) report("sort", sort(a));

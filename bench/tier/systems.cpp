@@ -15,6 +15,7 @@
 #include "rows.h"
 #include "run_app.h"
 #include "scratch_file.h"
+#include "tier/passes.h"
 
 namespace kasane::bench::tier {
 namespace {
@@ -49,14 +50,12 @@ class Plan {
   Plan(const Settings& s, const std::vector<std::string>& cases) : s_(s), cases_(cases) {}
 
   void kasane(const std::string& system, const std::string& memory, std::uint64_t limit, bool sweeps) {
-    const auto begin = [=, s = s_](unsigned workers) {
-      return fmt::format("'{}' run -n 1 --workers {} {} {} --", kasane_command(), workers, memory, s.run);
-    };
-    if (const auto some =
-            sweeps ? wanted({"seq-write", "seq-read", "random-1", "random-8"}) : std::vector<std::string>{};
+    const auto begin = fmt::format("'{}' run -n 1 --workers 1 {} {} --", kasane_command(), memory, s_.run);
+    if (const auto some = sweeps ? wanted({"seq-write", "seq-read", "random-1", "random-8", "random-64"})
+                                 : std::vector<std::string>{};
         !some.empty()) {
       add(system, some, limit, [=, s = s_](const MemoryGroup& group, unsigned seed) {
-        const auto line = fmt::format("{} '{}/player-tier' {} {} {} {}{}", begin(8), s.here, s.bytes, s.page,
+        const auto line = fmt::format("{} '{}/player-tier' {} {} {} {}{}", begin, s.here, s.bytes, s.page,
                                       s.reads, seed, words(some));
         return parse(command_output(guarded(group, line)));
       });
@@ -70,14 +69,14 @@ class Plan {
       add(system, {name}, limit,
           [=, s = s_, name = std::string(name), together = together, steps = steps](const MemoryGroup& group,
                                                                                     unsigned) {
-            const auto line = fmt::format("{} '{}/stencil' -n {} -k {} --steps {} --quiet --json -", begin(1),
+            const auto line = fmt::format("{} '{}/stencil' -n {} -k {} --steps {} --quiet --json -", begin,
                                           apps_folder(), n, together, steps);
             return Values{{name, run_app(guarded(group, line), {"/result/gigaflops"}).at(0)}};
           });
     }
     if (!wanted({"sort"}).empty()) {
       add(system, {"sort"}, limit, [=, s = s_](const MemoryGroup& group, unsigned seed) {
-        const auto line = fmt::format("{} '{}/cilksort' --count {} --seed {} --quiet --json -", begin(1),
+        const auto line = fmt::format("{} '{}/cilksort' --count {} --seed {} --quiet --json -", begin,
                                       apps_folder(), s.bytes / 16, seed);
         return Values{{"sort", 1e-6 * static_cast<double>(s.bytes / 16) /
                                    run_app(guarded(group, line), {"/seconds"}).at(0)}};
@@ -102,7 +101,7 @@ class Plan {
   }
 
   void fio() {
-    const auto some = wanted({"seq-write", "seq-read", "random-1", "random-8"});
+    const auto some = wanted({"seq-write", "seq-read", "random-1", "random-8", "random-64"});
     if (some.empty()) return;
     add("fio", some, s_.budget + s_.slack, [=, s = s_](const MemoryGroup& group, unsigned seed) {
       const ScratchFile file(s.directory, s.bytes);
@@ -122,13 +121,14 @@ class Plan {
         if (name == "seq-read")
           values[name] =
               fio("--rw=read --bs=1m --iodepth=8", "read").at("bw_bytes").get<double>() / (1 << 20);
-        if (name[0] != 'r') continue;
-        const unsigned depth = name == "random-8" ? 8 : 1;
-        values[name] =
-            fio(fmt::format("--rw=randread --bs=4k --iodepth={} --number_ios={}", depth, depth * s.reads),
-                "read")
-                .at("iops")
-                .get<double>();
+      }
+      for (const RandomCase& c : kRandomCases) {
+        if (std::find(some.begin(), some.end(), c.name) == some.end()) continue;
+        values[c.name] = fio(fmt::format("--rw=randread --bs=4k --iodepth={} --number_ios={}", c.threads,
+                                         c.reads(s.reads)),
+                             "read")
+                             .at("iops")
+                             .get<double>();
       }
       return values;
     });
@@ -185,11 +185,12 @@ std::vector<Job> jobs(const Settings& s, const std::vector<std::string>& systems
     } else if (system == "mmap-sequential") {
       plan.mapped(system, {"seq-read", "seq-write"});
     } else if (system == "mmap-random") {
-      plan.mapped(system, {"random-1", "random-8"});
+      plan.mapped(system, {"random-1", "random-8", "random-64"});
     } else if (system == "fio") {
       plan.fio();
     } else {
-      plan.mapped(system, {"seq-read", "seq-write", "random-1", "random-8", "stencil", "stencil-tb", "sort"});
+      plan.mapped(system, {"seq-read", "seq-write", "random-1", "random-8", "random-64", "stencil",
+                           "stencil-tb", "sort"});
     }
   }
   return std::move(plan.all);

@@ -18,7 +18,7 @@ struct Settings {
   std::string directory;  ///< of all files
   std::string run;        ///< further options of kasane run
   std::uint64_t bytes, budget, slack, page;
-  std::uint64_t reads;  ///< of each thread
+  std::uint64_t reads;  ///< of random-T
 };
 
 struct Case {
@@ -27,8 +27,8 @@ struct Case {
   unsigned threads;
 };
 inline constexpr Case kCases[] = {
-    {"seq-read", "MiB/s", 1},  {"seq-write", "MiB/s", 1},    {"random-1", "1/s", 1}, {"random-8", "1/s", 8},
-    {"stencil", "GFlop/s", 1}, {"stencil-tb", "GFlop/s", 1}, {"sort", "M/s", 1}};
+    {"seq-read", "MiB/s", 1}, {"seq-write", "MiB/s", 1}, {"random-1", "1/s", 1},       {"random-8", "1/s", 8},
+    {"random-64", "1/s", 64}, {"stencil", "GFlop/s", 1}, {"stencil-tb", "GFlop/s", 1}, {"sort", "M/s", 1}};
 
 /// kasane-ample has a budget that is larger than the data, kasane-in-core none.
 inline constexpr const char* kSystems[] = {"kasane", "mmap", "mmap-sequential", "mmap-random",
@@ -45,6 +45,7 @@ inline constexpr Bar kBars[] = {{"seq-read", "kasane", "mmap-sequential", 0.9},
                                 {"seq-write", "kasane", "mmap", 1.0},
                                 {"random-1", "kasane", "fio", 0.8},
                                 {"random-8", "kasane", "fio", 0.85},
+                                {"random-64", "kasane", "fio", 0.85},
                                 {"stencil", "kasane", "mmap", 1.3},
                                 {"stencil-tb", "kasane", "kasane-in-core", 0.8},
                                 {"sort", "kasane", "kasane-in-core", 0.5},

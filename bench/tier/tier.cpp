@@ -158,7 +158,7 @@ bool in_memory(const std::string& directory) {
 
 struct Sizes {
   std::string directory = default_directory(), size = "1G", slack = "32M", page = "64K", run;
-  std::uint64_t reads = 10'000;
+  std::uint64_t reads = 40'000;
 };
 
 std::uint64_t bytes_of(const char* option, const std::string& text) {
@@ -176,7 +176,7 @@ int bench(const Sizes& sizes, const kasane::bench::CommandLine& line) {
                     0,
                     bytes_of("--slack", line.quick() ? "16M" : sizes.slack),
                     bytes_of("--page", sizes.page),
-                    line.quick() ? 500 : sizes.reads};
+                    line.quick() ? 2000 : sizes.reads};
   settings.budget = settings.bytes / 4;
   if (settings.bytes < 32 << 20 || settings.bytes % (1 << 20) != 0)
     throw std::runtime_error("--size is a multiple of 1M from 32M on");
@@ -228,7 +228,8 @@ int main(int argc, char** argv) {
   line.own().text("--slack", sizes.slack, "what a run may use beyond the budget, for itself", "SIZE");
   line.own().choice("--page", sizes.page, {"4K", "64K", "2M"},
                     "pages of Kasane's data in seq-* and random-*");
-  line.own().number("--reads", sizes.reads, "of each thread in random-*", 1, 10'000'000);
+  line.own().number("--reads", sizes.reads, "of random-8 and random-64; random-1 does a fourth", 1,
+                    10'000'000);
   line.own().text("--run", sizes.run, "options for `kasane run` beside -n, --workers, --dram and --spill",
                   "TEXT");
   if (const auto status = line.parse(argc, argv)) return *status;
