@@ -98,6 +98,12 @@ class SpillQueue {
   [[nodiscard]] bool submit(SpillBatch&) noexcept;
   /// Completes one run that has ended; 0: there is none.
   unsigned poll() noexcept;
+  /// Completes one run, sleeping until there is one. By the only thread that completes runs, while some are
+  /// under way.
+  void complete_one() noexcept {
+    if (!engine_->ready()) engine_->sleep();
+    poll();
+  }
   /// Submits all of it, and sleeps while there are no slots, completing other runs meanwhile. By the queue's
   /// submitter.
   void issue(SpillBatch&) noexcept;

@@ -3,6 +3,8 @@
 
 #include <sched.h>
 
+#include <bit>
+
 namespace kasane::mem {
 
 Result<std::unique_ptr<SpillReader>> SpillReader::create(SpillFile& file, std::byte* base,
@@ -30,10 +32,10 @@ void SpillReader::stop() noexcept {
 void SpillReader::run() {
   for (;;) {
     const std::uint32_t seen = bell_.activity();
-    while (count_ != kTogether && begin_next()) {
+    while (~used_ != 0 && begin_next()) {
     }
-    if (count_ != 0) {
-      complete_oldest();
+    if (used_ != 0) {
+      complete_some();
     } else if (stop_.load()) {
       return;
     } else {
@@ -43,13 +45,16 @@ void SpillReader::run() {
 }
 
 void SpillReader::drain() {
-  while (begin_next()) complete_oldest();
+  while (begin_next())
+    while (used_ != 0) complete_some();
 }
 
 bool SpillReader::begin_next() {
   SpillRead* read = nullptr;
   if (!noted_.take(read)) return false;
-  UnderWay& slot = under_way_[(oldest_ + count_++) % kTogether];
+  const auto i = static_cast<unsigned>(std::countr_one(used_));
+  used_ |= std::uint64_t{1} << i;
+  UnderWay& slot = under_way_[i];
   slot.read = read;
   slot.batch.emplace(base_, read->ranges, read->view);
   while (!queue_->submit(*slot.batch)) {  // no slots: older batches free theirs
@@ -58,15 +63,22 @@ bool SpillReader::begin_next() {
   return true;
 }
 
-void SpillReader::complete_oldest() {
-  UnderWay& slot = under_way_[oldest_];
-  queue_->wait(*slot.batch);
-  if (slot.batch->error() != 0)
-    fatal_(file_.error(SpillOp::read, slot.batch->error(), slot.batch->failed().offset,
-                       slot.batch->failed().bytes));
-  oldest_ = (oldest_ + 1) % kTogether;
-  --count_;
-  slot.read->completed(*slot.read);
+/// Those that have ended, in whatever order: a slow one keeps no other from the disk.
+void SpillReader::complete_some() {
+  std::uint64_t ended = 0;
+  for (std::uint64_t left = used_; left != 0; left &= left - 1) {
+    const auto i = static_cast<unsigned>(std::countr_zero(left));
+    if (under_way_[i].batch->finished()) ended |= std::uint64_t{1} << i;
+  }
+  if (ended == 0) return queue_->complete_one();
+  for (; ended != 0; ended &= ended - 1) {
+    UnderWay& slot = under_way_[static_cast<unsigned>(std::countr_zero(ended))];
+    if (slot.batch->error() != 0)
+      fatal_(file_.error(SpillOp::read, slot.batch->error(), slot.batch->failed().offset,
+                         slot.batch->failed().bytes));
+    used_ ^= ended & -ended;
+    slot.read->completed(*slot.read);
+  }
 }
 
 }  // namespace kasane::mem

@@ -3,7 +3,7 @@
 // making the frames of a read or on waiting for the disk.
 //
 //   read-ahead   submit(read)    the read has its blocks' busy bits from now on
-//   the reader   takes it ─▶ submits it to the queue, kTogether at most ─▶ awaits the oldest
+//   the reader   takes it ─▶ submits it to the queue, kTogether at most ─▶ awaits any
 //                ─▶ completed(read): the bytes are there; arms the blocks, frees the bits
 //
 // The reader waits only for the disk, so a thread that meets a busy bit of such a read may simply wait.
@@ -53,13 +53,13 @@ class SpillReader {
   void drain();
 
  private:
-  static constexpr std::size_t kTogether = 32;
+  static constexpr std::size_t kTogether = SpillQueue::kDepth;
   static constexpr std::uint32_t kMostNoted = 64;
 
   SpillReader(SpillFile& file, std::byte* base, Fatal fatal) noexcept
       : file_(file), base_(base), fatal_(fatal) {}
   bool begin_next();
-  void complete_oldest();
+  void complete_some();
 
   SpillFile& file_;
   std::byte* const base_;
@@ -69,8 +69,8 @@ class SpillReader {
     SpillRead* read = nullptr;
     std::optional<SpillBatch> batch;
   };
-  std::array<UnderWay, kTogether> under_way_;  ///< the reader's: a ring
-  std::size_t oldest_ = 0, count_ = 0;
+  std::array<UnderWay, kTogether> under_way_;  ///< the reader's
+  std::uint64_t used_ = 0;                     ///< bit i: of under_way_[i]
   Notes<SpillRead*, kMostNoted> noted_;
   Bell bell_{};
   std::atomic<bool> stop_{false};

@@ -820,12 +820,13 @@ const char* Runtime::Job::serve_fault(std::uint64_t offset, mem::Access wanted, 
              : "a wild pointer: nothing is allocated at this address of the space";
 }
 
-/// So many threads of a worker may wait for pages while it runs others: each keeps a stack, and buffers
-/// of 64 KiB while its sweep is read.
+/// So many threads of a worker may wait for pages while it runs others: each keeps some of its stack, and a
+/// buffer while its sweep is read. The first part of a share is the runtime's.
 std::uint32_t Runtime::Job::most_waiting() const noexcept {
-  constexpr std::uint64_t kOneFor = 4u << 20;
+  constexpr std::uint64_t kOneFor = 1u << 20, kFirst = 4;
   const std::uint64_t room = tiers == nullptr ? ~std::uint64_t{0} : tiers->share() / kOneFor;
-  return static_cast<std::uint32_t>(std::min<std::uint64_t>(ult::Pool::kMostWaiting, room));
+  return static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(ult::Pool::kMostWaiting, std::max(room, kFirst + 1) - kFirst));
 }
 
 /// May the calling worker run other threads until the access, whose fault it serves, can be made?
