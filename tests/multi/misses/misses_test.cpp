@@ -20,6 +20,7 @@
 namespace {
 
 constexpr std::size_t kBlock = 4096, kImage = 2688, kRedZone = 128;
+constexpr std::size_t kX87Tags = 4, kX87 = 32;  ///< in the image
 constexpr std::uint64_t kBlocks = 4096;
 
 struct Live {
@@ -213,7 +214,14 @@ void fill(Live& live, std::uint64_t seed) {
   live.flags = 0x202 | (next() & 0x8d5);  // carry, parity, adjust, zero, sign, overflow
   for (auto& byte : live.red_zone) byte = static_cast<unsigned char>(next() >> 40);
   asm volatile("xsave64 (%0)" : : "r"(std::memset(live.image, 0, kImage)), "a"(0xe7), "d"(0) : "memory");
-  for (std::size_t i = 0; i < 16 * 16; i += 8) {  // all 16, and x87 registers as numbers
+  for (std::size_t i = 0; i < 8; ++i) {  // x87 registers as numbers, and all eight in use
+    const std::uint64_t mantissa = next() | std::uint64_t{1} << 63;
+    const auto exponent = static_cast<std::uint16_t>(0x3fff + i);
+    std::memcpy(live.image + kX87 + 16 * i, &mantissa, 8);
+    std::memcpy(live.image + kX87 + 16 * i + 8, &exponent, 2);
+  }
+  live.image[kX87Tags] = 0xff;
+  for (std::size_t i = 0; i < 16 * 16; i += 8) {
     const std::uint64_t value = next();
     std::memcpy(live.image + 160 + i, &value, 8);
     std::memcpy(live.image + 576 + i, &value, 8);
@@ -235,6 +243,9 @@ void expect_the_same(const Live& live, const Live& before, bool changes_vectors,
     EXPECT_EQ(std::memcmp(live.image_after + 576 + from, before.image + 576 + from, 256 - from), 0) << what;
   }
   EXPECT_EQ(std::memcmp(live.image_after, before.image, 2), 0) << what << ": x87 control word";
+  EXPECT_EQ(live.image_after[kX87Tags], before.image[kX87Tags]) << what << ": x87 stack";
+  for (std::size_t at = kX87; at < kX87 + 8 * 16; at += 16)
+    EXPECT_EQ(std::memcmp(live.image_after + at, before.image + at, 10), 0) << what << ": x87 register";
   EXPECT_EQ(std::memcmp(live.image_after + 24, before.image + 24, 4), 0) << what << ": MXCSR";
 }
 
