@@ -10,6 +10,7 @@
 #include <memory>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 namespace {
 
@@ -68,6 +69,27 @@ void computes() {
   std::puts("computed");
 }
 
+/// Threads of rank 0 that load what is another rank's, again and again.
+void misses() {
+  constexpr std::size_t kBlock = 4096, kBlocks = 512;
+  auto* const bytes = static_cast<char*>(
+      kasane::allocate_zeroed(kBlocks * kBlock, kBlock, kasane::placement::on(kasane::ranks() - 1)));
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(4);
+  std::vector<kasane::thread> threads;
+  for (std::size_t t = 0; t < 8; ++t) {
+    threads.emplace_back([=] {
+      for (std::size_t n = t; std::chrono::steady_clock::now() < end; n += 37) {
+        kasane::this_thread::move_to(0);
+        (void)*const_cast<volatile char*>(bytes + n % kBlocks * kBlock);
+        if (n % kBlocks == t) kasane::acquire_all();
+      }
+    });
+  }
+  for (kasane::thread& thread : threads) thread.join();
+  kasane::deallocate(bytes);
+  std::puts("missed");
+}
+
 /// Threads that wait, and one that ends it after some seconds.
 void only_slow() {
   kasane::latch latch(1);
@@ -98,6 +120,8 @@ int main(int argc, char** argv) {
     kasane::run([] { everything(); });
   else if (how == "computes")
     kasane::run([] { computes(); });
+  else if (how == "misses")
+    kasane::run([] { misses(); });
   else if (how == "slow")
     kasane::run([] { only_slow(); });
   else

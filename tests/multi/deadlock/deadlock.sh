@@ -77,5 +77,6 @@ asked() {  # ARGUMENT LINE…: each line is in a report on the program
 }
 asked slow 'waits in latch::wait for the latch at' \
   'waits in condition_variable::wait_until, with a deadline, for' 'slow, but right'
+[ "${KASANE_TRANSPORT-}" != ucx ] || asked misses 'waits for a page: it has accessed 0x' 'missed'
 asked computes '#[0-9] .*compute_for_long' 'runs on worker [0-9]+$' 'computed'
 exit 0
