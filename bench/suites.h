@@ -28,6 +28,7 @@ inline constexpr Suite kSuites[] = {
      "Global Arrays programs on Kasane, in core and beyond DRAM, beside armci-mpi and the kernel's swap"},
     {"scale",
      "Where programs stop scaling and why: scripts of them on a simulated cluster of up to 1024 ranks"},
+    {"network", "LogGP's parameters of what lies between two ranks, in a file for kasane bench scale"},
     {"stencil", "Flop/s of a 9-point stencil on N x N doubles, plain and with temporal blocking"},
 };
 

@@ -34,6 +34,7 @@ Timing network(const std::string& name) {
       const auto& given = json.at(key);
       l.latency_ns = given.value("latency_ns", l.latency_ns);
       l.overhead_ns = given.value("overhead_ns", l.overhead_ns);
+      l.message_overhead_ns = given.value("message_overhead_ns", l.message_overhead_ns);
       l.gap_ns = given.value("gap_ns", l.gap_ns);
       l.ns_per_byte = given.value("ns_per_byte", l.ns_per_byte);
     };

@@ -168,6 +168,10 @@ bool Network::held_back(const Event& event) const {
 /// What travels with an operation beside its bytes.
 constexpr std::size_t kHeaderBytes = 32;
 
+constexpr bool is_message(Event::Kind kind) noexcept {
+  return kind == Event::Kind::message || kind == Event::Kind::reply || kind == Event::Kind::ring;
+}
+
 void Network::launch_in_time(Event event) {
   using Kind = Event::Kind;
   // Bytes go with a write or message, and come back with what completes a read.
@@ -175,7 +179,8 @@ void Network::launch_in_time(Event event) {
                        event.kind == Kind::reply || event.kind == Kind::completion;
   const std::size_t bytes = kHeaderBytes + (carries ? event.bytes : 0);
   if (event.from != event.to) {
-    if (event.kind != Kind::completion) sleeper_.spend(links_->between(event.from, event.to).overhead_ns);
+    if (event.kind != Kind::completion)
+      sleeper_.spend(links_->between(event.from, event.to).overhead_of(is_message(event.kind)));
     ++traffic_[event.from].messages_out, traffic_[event.from].bytes_out += bytes;
     ++traffic_[event.to].messages_in, traffic_[event.to].bytes_in += bytes;
   }
@@ -457,7 +462,7 @@ bool SimTransport::poll() noexcept {
 
 void SimTransport::run(Event& event) {
   if (with_times()) {
-    net_.sleeper_.spend(net_.links_->between(event.from, event.to).overhead_ns);
+    net_.sleeper_.spend(net_.links_->between(event.from, event.to).overhead_of(is_message(event.kind)));
     net_.sleeper_.caused_by(event.chain);
     if (event.kind == Event::Kind::ring) return bells()[raw(event.bell)].ring();
     if (event.kind != Event::Kind::completion && event.kind != Event::Kind::message)

@@ -22,8 +22,13 @@ namespace kasane::comm::sim {
 struct Link {
   std::uint64_t latency_ns = 0;
   std::uint64_t overhead_ns = 0;  ///< of a processor, at each end that takes part
-  std::uint64_t gap_ns = 0;       ///< of a port, for each message
+  /// the same of what handlers take, and of rings; 0: overhead_ns
+  std::uint64_t message_overhead_ns = 0;
+  std::uint64_t gap_ns = 0;  ///< of a port, for each message
   double ns_per_byte = 0;
+  [[nodiscard]] std::uint64_t overhead_of(bool message) const noexcept {
+    return message && message_overhead_ns != 0 ? message_overhead_ns : overhead_ns;
+  }
 };
 
 struct Timing {
