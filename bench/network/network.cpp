@@ -45,8 +45,11 @@ Figures measure(const Settings& s) {
       "/kasane-network-player' " + std::to_string(s.repetitions) + " " + std::to_string(s.calls));
   std::map<std::string, std::vector<double>> samples;
   std::istringstream in(said);
-  std::string name;
-  for (double value; in >> name >> value;) samples[name].push_back(value);
+  for (std::string line; std::getline(in, line);) {  // a launcher may say something, too
+    std::istringstream words(line);
+    std::string name;
+    if (double value = 0; words >> name >> value) samples[name].push_back(value);
+  }
   Figures figures;
   for (const char* const wanted : {"mapped", "target_works", "read", "request", "issue", "each", "large",
                                    "asleep", "miss", "operations"}) {
@@ -65,6 +68,7 @@ struct Parameters {
 
 Parameters solve(Figures f) {
   Parameters p{};
+  f["request"] = std::min(f["request"], f["asleep"]);  // where two that poll are in each other's way
   p.mapped = f["mapped"] != 0;
   p.one_sided = f["target_works"] == 0;
   p.overhead = std::min(f["issue"], f["read"] / 3);

@@ -404,13 +404,14 @@ std::uint64_t Member::frame_of(SlotId slot) const noexcept {
 
 /// Runs the thread until it ends, forks or waits. Returns the thread that its worker runs next, if it has
 /// one.
-SlotId Member::step(ForkJoin& program, SlotId slot) {
+SlotId Member::step(const ForkJoin& program, SlotId slot) {
   Task& task = *cluster_.tasks_[raw(slot)];
   switch (task.at) {
     case Task::At::begins: {
       if (task.phase == 0) program.touch(*this, task.node);
       task.children.clear();
       const std::uint64_t ns = program.children(task.node, task.phase++, task.children);
+      cluster_.tree_ns_ += ns;
       compute(ns + kForkNs * task.children.size());
       task.at = Task::At::forks;
       return slot;
@@ -479,7 +480,7 @@ SlotId Member::step(ForkJoin& program, SlotId slot) {
   }
 }
 
-void Member::work(ForkJoin& program) {
+void Member::work(const ForkJoin& program) {
   const auto stop = [](void* cluster) { return static_cast<Cluster*>(cluster)->over_; };
   while (!cluster_.over_) {
     SlotId slot = next_thread(stop, &cluster_);
@@ -487,7 +488,7 @@ void Member::work(ForkJoin& program) {
   }
 }
 
-void Member::run_root(ForkJoin& program, const Node& node) {
+void Member::run_root(const ForkJoin& program, const Node& node) {
   const SlotId root = allocate();
   Task& task = *cluster_.tasks_[raw(root)];
   task.node = node;
@@ -573,7 +574,7 @@ Result<void> Cluster::run_team(const std::function<void(Member&)>& body) {
   return world.run();
 }
 
-Result<void> Cluster::run_tree(ForkJoin& program, const Node& root) {
+Result<std::uint64_t> Cluster::play_tree(const ForkJoin& program, const Node& root) {
   begin();
   for (std::uint32_t r = 1; r < ranks(); ++r)
     world.serve(Rank{r}, [this, r, &program] {
@@ -581,7 +582,8 @@ Result<void> Cluster::run_tree(ForkJoin& program, const Node& root) {
       for (;;) world.poll_until([] { return false; }, 1'000'000'000);
     });
   world.spawn(Rank{0}, [this, &program, &root] { members_[0]->run_root(program, root); });
-  return world.run();
+  KASANE_TRY(world.run());
+  return tree_ns_;
 }
 
 }  // namespace kasane::scale

@@ -17,6 +17,7 @@
 #include "base/deque.h"
 #include "base/random.h"
 #include "comm/collectives/collectives.h"
+#include "scale/stage.h"
 #include "sched/scheduler.h"
 #include "sched/words.h"
 #include "support/sim_rank.h"
@@ -28,65 +29,42 @@ namespace kasane::scale {
 class Cluster;
 class Member;
 
-/// A name of a mutex or barrier: a sync record of a rank.
-struct SyncName {
-  Rank rank{0};
-  std::uint32_t index = 0;
-};
-
 /// Where the time of a rank went, ns.
 struct Parts {
   std::uint64_t compute = 0, misses = 0, transfers = 0, fences = 0, steals = 0, locks = 0, idle = 0;
 };
 
-/// A thread that forks, in phases: the children of one run one after the other on its worker unless they are
-/// stolen; it joins them all, and then begins the next.
-struct Node {
-  std::uint64_t a = 0, b = 0;  ///< what the program makes of it
-};
-class ForkJoin {
- public:
-  virtual ~ForkJoin() = default;
-  /// The children of a phase, from 0 on. Returns the time before they are forked, ns.
-  virtual std::uint64_t children(const Node&, std::uint32_t phase, std::vector<Node>& into) = 0;
-  [[nodiscard]] virtual std::uint32_t phases(const Node&) const { return 1; }
-  /// What it loads and stores when it begins.
-  virtual void touch(Member&, const Node&) {}
-};
-
 /// One rank.
-class Member final : public ult::Edges, public ult::StackMover {
+class Member final : public Actor, public ult::Edges, public ult::StackMover {
  public:
   Member(Cluster&, Rank);
   ~Member() override = default;
 
   // ---- what a script's thread does; on the rank's worker ----
-  void compute(std::uint64_t ns);
-  void read(std::uint64_t offset, std::size_t bytes);
-  void write(std::uint64_t offset, std::size_t bytes);
+  void compute(std::uint64_t ns) override;
+  void read(std::uint64_t offset, std::size_t bytes) override;
+  void write(std::uint64_t offset, std::size_t bytes) override;
   void wait(SyncName barrier);
-  /// All ranks, as a team's members meet (kasane/team.hpp).
-  void meet();
-  void lock(SyncName mutex);
-  void unlock(SyncName mutex);
-  /// A one-sided operation on global memory, as get, put and atomics of the program are made of.
-  void get(std::uint64_t offset, std::size_t bytes);
-  void put(std::uint64_t offset, std::size_t bytes);
-  void add(std::uint64_t offset);
-  void allreduce(std::size_t doubles);
-  void barrier_of_collectives() { collectives->barrier(); }
+  void meet() override;
+  void lock(SyncName mutex) override;
+  void unlock(SyncName mutex) override;
+  void get(std::uint64_t offset, std::size_t bytes) override;
+  void put(std::uint64_t offset, std::size_t bytes) override;
+  void add(std::uint64_t offset) override;
+  void allreduce(std::size_t doubles) override;
+  void barrier_of_collectives() override { collectives->barrier(); }
   void release_all() { release(Account::fence_others); }
   void acquire_noticed() { acquire(Account::fence_others); }
   /// The page moves to this rank.
   void own(std::uint64_t offset);
   /// Until the other end of a fork and join has ended.
-  void run_root(ForkJoin&, const Node&);
-  void work(ForkJoin&);
+  void run_root(const ForkJoin&, const Node&);
+  void work(const ForkJoin&);
 
-  [[nodiscard]] Rank rank() const noexcept { return me_; }
-  [[nodiscard]] std::uint32_t ranks() const noexcept;
+  [[nodiscard]] Rank rank() const noexcept override { return me_; }
+  [[nodiscard]] std::uint32_t ranks() const noexcept override;
   [[nodiscard]] Parts parts() const noexcept;
-  [[nodiscard]] std::uint64_t random(std::uint64_t bound) { return random_.below(bound); }
+  [[nodiscard]] std::uint64_t random(std::uint64_t bound) override { return random_.below(bound); }
   void new_mutex(std::uint32_t index);
   void new_barrier(std::uint32_t index, std::uint32_t n);
   void arrive(SyncName barrier);
@@ -125,7 +103,7 @@ class Member final : public ult::Edges, public ult::StackMover {
   template <class Machine>
   ult::Word run(SyncName, Machine);
   ult::Word perform(SyncName, const ult::SyncStep&);
-  SlotId step(ForkJoin&, SlotId);
+  SlotId step(const ForkJoin&, SlotId);
   [[nodiscard]] std::uint64_t frame_of(SlotId) const noexcept;
 
   Cluster& cluster_;
@@ -155,7 +133,7 @@ struct ClusterOptions {
   std::uint64_t seed = 1;
 };
 
-class Cluster {
+class Cluster final : public Stage {
  public:
   static constexpr std::uint32_t kSlots = 128;  ///< threads of a rank
   static constexpr std::size_t kStackBytes = 64 * 1024;
@@ -163,23 +141,22 @@ class Cluster {
   static constexpr std::uintptr_t kStacksAt = std::uintptr_t{1} << 44;
 
   explicit Cluster(const ClusterOptions&);
-  ~Cluster();
+  ~Cluster() override;
 
-  /// Names owners of pages of the heap, which begins at heap(): before run().
-  template <class Owner>
-  void place(std::uint64_t offset, std::uint64_t bytes, const Owner& owner) {
+  void place(std::uint64_t offset, std::uint64_t bytes,
+             const std::function<Rank(std::uint64_t page)>& owner) override {
     const PageId first = pages_.page_of(offset);
     members_.front()->sim.directory->name_fresh(members_.front()->context.io, first,
                                                 (bytes + options_.page_bytes - 1) / options_.page_bytes,
                                                 [&](PageId page) { return owner(raw(page) - raw(first)); });
   }
-  [[nodiscard]] std::uint64_t heap() const noexcept { return heap_offset_; }
-  /// body on every rank's worker, as a team's members do; until all have ended.
+  void make_mutex(SyncName name) override { members_[raw(name.rank)]->new_mutex(name.index); }
+  [[nodiscard]] std::uint64_t heap() const noexcept override { return heap_offset_; }
+  Result<void> play(const std::function<void(Actor&)>& body) override { return run_team(body); }
   Result<void> run_team(const std::function<void(Member&)>& body);
-  /// root at rank 0, all ranks take part.
-  Result<void> run_tree(ForkJoin&, const Node& root);
+  Result<std::uint64_t> play_tree(const ForkJoin&, const Node& root) override;
 
-  [[nodiscard]] std::uint32_t ranks() const noexcept { return options_.ranks; }
+  [[nodiscard]] std::uint32_t ranks() const noexcept override { return options_.ranks; }
   [[nodiscard]] Member& member(std::uint32_t r) noexcept { return *members_[r]; }
   [[nodiscard]] std::uint64_t elapsed_ns() const noexcept { return elapsed_ns_; }
   [[nodiscard]] std::uint32_t longest_chain() const noexcept { return chain_; }
@@ -200,7 +177,7 @@ class Cluster {
   std::vector<comm::sim::Traffic> before_;
   std::vector<std::unique_ptr<Member::Task>> tasks_;  ///< by slot
   bool over_ = false;
-  std::uint64_t began_ns_ = 0, elapsed_ns_ = 0;
+  std::uint64_t began_ns_ = 0, elapsed_ns_ = 0, tree_ns_ = 0;
   std::uint32_t chain_ = 0, chain_before_ = 0;
 };
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <memory>
+#include <utility>
 
 namespace kasane::scale {
 namespace {
@@ -12,7 +14,7 @@ constexpr std::uint64_t kBlock = mem::kBlockBytes, kPage = mem::kPageBytes;
 constexpr std::uint64_t kSortBlocks = 16384;
 
 /// Equal consecutive shares of the heap, the first at rank 0.
-void place_blocks(Cluster& c, std::uint64_t bytes) {
+void place_blocks(Stage& c, std::uint64_t bytes) {
   const std::uint64_t pages = bytes / kPage, each = std::max<std::uint64_t>(1, pages / c.ranks());
   c.place(c.heap(), bytes, [&](std::uint64_t page) {
     return Rank{static_cast<std::uint32_t>(std::min<std::uint64_t>(page / each, c.ranks() - 1))};
@@ -25,13 +27,12 @@ void place_blocks(Cluster& c, std::uint64_t bytes) {
 class Fib final : public ForkJoin {
  public:
   explicit Fib(std::uint64_t cutoff) : cutoff_(cutoff) {}
-  std::uint64_t children(const Node& n, std::uint32_t phase, std::vector<Node>& into) override {
+  std::uint64_t children(const Node& n, std::uint32_t phase, std::vector<Node>& into) const override {
     static_cast<void>(phase);
-    if (n.a <= cutoff_) return total += leaf(n.a), leaf(n.a);
+    if (n.a <= cutoff_) return leaf(n.a);
     into = {{n.a - 1, 0}, {n.a - 2, 0}};
     return 0;
   }
-  std::uint64_t total = 0;
 
  private:
   static std::uint64_t leaf(std::uint64_t n) {
@@ -48,7 +49,7 @@ class Fib final : public ForkJoin {
 class Uts final : public ForkJoin {
  public:
   Uts(std::uint64_t depth, std::uint64_t grain) : depth_(depth), grain_(grain) {}
-  std::uint64_t children(const Node& n, std::uint32_t phase, std::vector<Node>& into) override {
+  std::uint64_t children(const Node& n, std::uint32_t phase, std::vector<Node>& into) const override {
     const Some some = some_of(n);
     if (some.count == 1) return children(child(n, some.first), phase, into);
     if (some.count > 1) {
@@ -57,17 +58,11 @@ class Uts final : public ForkJoin {
               range(n, {some.depth, some.first + half, some.count - half})};
       return 0;
     }
-    if (some.depth + grain_ >= depth_) {
-      const std::uint64_t ns = kNodeNs * subtree(n);
-      total += ns;
-      return ns;
-    }
-    total += kNodeNs;
+    if (some.depth + grain_ >= depth_) return kNodeNs * subtree(n);
     const std::uint64_t k = some.depth == 0 ? kOfRoot : degree(n);
     if (k != 0) into = {range(n, {some.depth, 0, k})};
     return kNodeNs;
   }
-  std::uint64_t total = 0;
 
  private:
   static constexpr std::uint64_t kNodeNs = 1000;  // work at a node
@@ -104,24 +99,22 @@ class Cilksort final : public ForkJoin {
   [[nodiscard]] std::uint32_t phases(const Node& n) const override {
     return is_merge(n) || count_of(n) <= leaf_ ? 1 : 2;
   }
-  std::uint64_t children(const Node& n, std::uint32_t phase, std::vector<Node>& into) override {
+  std::uint64_t children(const Node& n, std::uint32_t phase, std::vector<Node>& into) const override {
     const std::uint64_t count = count_of(n), half = count / 2;
     if (count <= leaf_) {
       const std::uint64_t levels = is_merge(n) ? 2 : static_cast<std::uint64_t>(std::bit_width(count * 512));
-      total += count * 512 * levels;
       return count * 512 * levels;  // 1 ns a key and level; a merge takes two
     }
     const std::uint64_t merge = is_merge(n) || phase == 1 ? kMerge : 0;
     into = {{n.a, half | merge}, {n.a + half, (count - half) | merge}};
     return 0;
   }
-  void touch(Member& me, const Node& n) override {
+  void touch(Actor& me, const Node& n) const override {
     const std::uint64_t count = count_of(n);
     if (count > leaf_) return;
     for (std::uint64_t i = 0; i < count; ++i) me.read(heap_ + (n.a + i) * kBlock, kBlock);
     for (std::uint64_t i = 0; i < count; ++i) me.write(heap_ + (n.a + i) * kBlock, kBlock);
   }
-  std::uint64_t total = 0;
 
  private:
   static constexpr std::uint64_t kMerge = std::uint64_t{1} << 63;
@@ -131,18 +124,18 @@ class Cilksort final : public ForkJoin {
 };
 
 template <class Program, class... Args>
-Result<std::uint64_t> tree(Cluster& c, const Node& root, Args... args) {
-  Program program(args...);
-  KASANE_TRY(c.run_tree(program, root));
-  return program.total;
+Result<std::uint64_t> tree(Stage& c, const Node& root, Args... args) {
+  // Not on this stack, which changes: on ranks of a job all read it.
+  const auto program = std::make_unique<Program>(args...);
+  return c.play_tree(*program, root);
 }
-Result<std::uint64_t> fib(Cluster& c, bool quick) {
-  return tree<Fib>(c, {quick ? 30u : 44u, 0}, quick ? 20u : 23u);
+Result<std::uint64_t> fib(Stage& c, bool quick) {
+  return tree<Fib>(c, {quick ? 34u : 44u, 0}, quick ? 20u : 23u);
 }
-Result<std::uint64_t> uts(Cluster& c, bool quick) {
+Result<std::uint64_t> uts(Stage& c, bool quick) {
   return tree<Uts>(c, {19, 0}, quick ? 5u : 11u, quick ? 3u : 5u);
 }
-Result<std::uint64_t> cilksort(Cluster& c, bool quick) {
+Result<std::uint64_t> cilksort(Stage& c, bool quick) {
   const std::uint64_t blocks = quick ? 1024 : kSortBlocks;
   place_blocks(c, blocks * kBlock);
   return tree<Cilksort>(c, {0, blocks}, c.heap(), quick ? 16u : 64u);
@@ -151,16 +144,16 @@ Result<std::uint64_t> cilksort(Cluster& c, bool quick) {
 // ---- teams ----
 
 /// So many barriers, with 100 us of work between.
-Result<std::uint64_t> barriers(Cluster& c, bool quick) {
-  const int steps = quick ? 2 : 3;
-  KASANE_TRY(c.run_team([=](Member& me) {
+Result<std::uint64_t> barriers(Stage& c, bool quick) {
+  const int steps = quick ? 20 : 3;
+  KASANE_TRY(c.play([=](Actor& me) {
     for (int i = 0; i < steps; ++i) me.compute(100'000), me.meet();
   }));
   return std::uint64_t{c.ranks()} * static_cast<std::uint64_t>(steps) * 100'000;
 }
-Result<std::uint64_t> collectives(Cluster& c, bool quick) {
-  const int steps = quick ? 2 : 3;
-  KASANE_TRY(c.run_team([=](Member& me) {
+Result<std::uint64_t> collectives(Stage& c, bool quick) {
+  const int steps = quick ? 20 : 3;
+  KASANE_TRY(c.play([=](Actor& me) {
     for (int i = 0; i < steps; ++i) me.compute(100'000), me.barrier_of_collectives(), me.allreduce(1);
   }));
   return std::uint64_t{c.ranks()} * static_cast<std::uint64_t>(steps) * 100'000;
@@ -169,12 +162,12 @@ Result<std::uint64_t> collectives(Cluster& c, bool quick) {
 /// Rows in strips: a member reads the last row of the strip above and the first of the one below, which it
 /// wrote in the step before, and meets the others. 32768 x 32768 doubles; of its strip a member touches the
 /// two rows that others read, the rest is time: 1 ns an element (bandwidth of memory).
-Result<std::uint64_t> heat(Cluster& c, bool quick) {
+Result<std::uint64_t> heat(Stage& c, bool quick) {
   const std::uint64_t columns = quick ? 4096 : 32768, row = columns * 8, steps = quick ? 2 : 4;
   const std::uint64_t each = 4 * row;  // of two grids, the first and the last row
   place_blocks(c, c.ranks() * each);
   const std::uint64_t ns = columns * columns;  // of a step
-  KASANE_TRY(c.run_team([&, columns, row, each](Member& me) {
+  KASANE_TRY(c.play([=, &c](Actor& me) {
     const auto at = [&](std::uint32_t r, std::uint64_t grid, std::uint64_t last) {
       return c.heap() + r * each + (grid * 2 + last) * row;
     };
@@ -188,19 +181,18 @@ Result<std::uint64_t> heat(Cluster& c, bool quick) {
       me.write(at(r, to, 1), row);
       me.meet();
     }
-    static_cast<void>(columns);
   }));
   return ns * steps;
 }
 
 /// Rows of a sparse matrix in parts: a step reads the parts of the vector that its columns name (of all
 /// ranks, as NPB's random columns do: here 16 others), multiplies, and sums two numbers over all.
-Result<std::uint64_t> cg(Cluster& c, bool quick) {
-  const std::uint64_t n = quick ? 1 << 14 : 1 << 22, steps = quick ? 2 : 3;  // rows; 100 elements a row
+Result<std::uint64_t> cg(Stage& c, bool quick) {
+  const std::uint64_t n = quick ? 1 << 14 : 1 << 22, steps = quick ? 8 : 3;  // rows; 100 elements a row
   const std::uint64_t each = (n / c.ranks() * 8 + kPage - 1) / kPage * kPage;
   place_blocks(c, c.ranks() * each);
   const std::uint64_t ns = n * 100;  // of a step
-  KASANE_TRY(c.run_team([&](Member& me) {
+  KASANE_TRY(c.play([=, &c](Actor& me) {
     const std::uint64_t mine = c.heap() + raw(me.rank()) * each,
                         bytes = std::max<std::uint64_t>(8, n / me.ranks() * 8);
     for (std::uint64_t step = 0; step < steps; ++step) {
@@ -220,14 +212,14 @@ Result<std::uint64_t> cg(Cluster& c, bool quick) {
 
 /// Bodies in parts; each step rank 0 builds the upper tree, which all read, and each reads what it needs of 8
 /// near parts; then all meet.
-Result<std::uint64_t> barnes_hut(Cluster& c, bool quick) {
+Result<std::uint64_t> barnes_hut(Stage& c, bool quick) {
   const std::uint64_t bodies = quick ? 1 << 14 : 1 << 20, steps = quick ? 2 : 3;
   const std::uint64_t tree_bytes = 16 * kBlock, each = kPage;
   c.place(c.heap(), kPage, [](std::uint64_t) { return Rank{0}; });
   c.place(c.heap() + kPage, c.ranks() * each,
           [](std::uint64_t page) { return Rank{static_cast<std::uint32_t>(page)}; });
   const std::uint64_t ns = bodies * 10'000;  // 10 us a body and step
-  KASANE_TRY(c.run_team([&](Member& me) {
+  KASANE_TRY(c.play([=, &c](Actor& me) {
     const auto part = [&](std::uint64_t r) { return c.heap() + kPage + r * each; };
     for (std::uint64_t step = 0; step < steps; ++step) {
       if (raw(me.rank()) == 0) me.compute(100'000), me.write(c.heap(), tree_bytes);
@@ -245,11 +237,11 @@ Result<std::uint64_t> barnes_hut(Cluster& c, bool quick) {
 
 /// Level by level: a member puts what it has found into others' parts of the next frontier, in pieces,
 /// meets the others, and all count the frontier.
-Result<std::uint64_t> bfs(Cluster& c, bool quick) {
-  const std::uint64_t edges = std::uint64_t{1} << (quick ? 20 : 32), levels = quick ? 3 : 7;
+Result<std::uint64_t> bfs(Stage& c, bool quick) {
+  const std::uint64_t edges = std::uint64_t{1} << (quick ? 22 : 32), levels = quick ? 3 : 7;
   place_blocks(c, c.ranks() * kPage);
   const std::uint64_t ns = edges / levels * 5;  // 5 ns an edge
-  KASANE_TRY(c.run_team([&](Member& me) {
+  KASANE_TRY(c.play([=, &c](Actor& me) {
     for (std::uint64_t level = 0; level < levels; ++level) {
       me.compute(ns / me.ranks());
       // a tenth of the edges leads to a vertex that was not found yet: 8 bytes each
@@ -265,11 +257,11 @@ Result<std::uint64_t> bfs(Cluster& c, bool quick) {
 }
 
 /// As kmers: counts in a table that is spread over all; each update is an atomic at its place.
-Result<std::uint64_t> updates(Cluster& c, bool quick) {
+Result<std::uint64_t> updates(Stage& c, bool quick) {
   const std::uint64_t all = quick ? 1 << 12 : 1 << 18;
   place_blocks(c, c.ranks() * kPage);
   const std::uint64_t each = all / c.ranks();
-  KASANE_TRY(c.run_team([&](Member& me) {
+  KASANE_TRY(c.play([=, &c](Actor& me) {
     for (std::uint64_t i = 0; i < each; ++i) {
       me.compute(2'000);
       me.add(c.heap() + me.random(me.ranks() * kPage / 8) * 8);
@@ -280,12 +272,12 @@ Result<std::uint64_t> updates(Cluster& c, bool quick) {
 }
 
 /// A queue under a lock for every 16 ranks: who takes an element works 200 us on it.
-Result<std::uint64_t> queues(Cluster& c, bool quick) {
-  const std::uint64_t each = quick ? 2 : 8;
+Result<std::uint64_t> queues(Stage& c, bool quick) {
+  const std::uint64_t each = quick ? 16 : 8;
   const std::uint32_t queues = (c.ranks() + 15) / 16;
   place_blocks(c, c.ranks() * kPage);
-  for (std::uint32_t q = 0; q < queues; ++q) c.member(q).new_mutex(100);
-  KASANE_TRY(c.run_team([&](Member& me) {
+  for (std::uint32_t q = 0; q < queues; ++q) c.make_mutex({Rank{q}, 100});
+  KASANE_TRY(c.play([=, &c](Actor& me) {
     for (std::uint64_t i = 0; i < each; ++i) {
       const std::uint32_t q = static_cast<std::uint32_t>(me.random(queues));
       const SyncName mutex{Rank{q}, 100};
@@ -301,11 +293,11 @@ Result<std::uint64_t> queues(Cluster& c, bool quick) {
 }
 
 /// Tiles of a dgemm: a get of two tiles of 32 KiB, 2 ms of multiplication, an accumulate (get and put).
-Result<std::uint64_t> ga(Cluster& c, bool quick) {
+Result<std::uint64_t> ga(Stage& c, bool quick) {
   const std::uint64_t tiles = quick ? 64 : 4096, bytes = 32 * 1024;
   place_blocks(c, c.ranks() * kPage);
   const std::uint64_t each = std::max<std::uint64_t>(1, tiles / c.ranks());
-  KASANE_TRY(c.run_team([&](Member& me) {
+  KASANE_TRY(c.play([=, &c](Actor& me) {
     const auto tile = [&] { return c.heap() + me.random(me.ranks()) * kPage; };
     for (std::uint64_t i = 0; i < each; ++i) {
       me.add(c.heap());  // the counter of tasks, NXTVAL

@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "scale/cluster.h"
+#include "mem/pages.h"
+#include "scale/stage.h"
 
 namespace kasane::scale {
 
@@ -15,9 +16,9 @@ struct Script {
   const char* what;
   /// Of one rank's memory; the whole heap is ranks times that, and at least `together`.
   std::uint64_t heap_each = 0, together = 0;
-  /// Runs it on a cluster with that heap. Returns what the same work takes on one rank, ns. quick: less of
+  /// Runs it on a stage with that heap. Returns what the same work takes on one rank, ns. quick: less of
   /// it.
-  Result<std::uint64_t> (*run)(Cluster&, bool quick);
+  Result<std::uint64_t> (*run)(Stage&, bool quick);
   std::uint64_t page_bytes = mem::kPageBytes;
 };
 

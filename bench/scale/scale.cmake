@@ -7,7 +7,12 @@ if(KASANE_BUILD_TESTS)
   target_include_directories(bench_scale PUBLIC "${CMAKE_CURRENT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/tests")
   target_link_libraries(bench_scale PRIVATE kasane_warnings PUBLIC kasane_comm_sim kasane_comm_sim_clock
     kasane_comm_collectives kasane_dsm kasane_sched kasane_ult_sync)
+  # The same scripts on ranks of a job, for what was predicted to be measured (calibrate.py).
+  add_executable(kasane-stage-player scale/stage_player.cpp scale/programs.cpp)
+  target_include_directories(kasane-stage-player PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
+  target_link_libraries(kasane-stage-player PRIVATE kasane_in_parts kasane_warnings)
   add_executable(kasane-bench-scale scale/scale.cpp)
   target_link_libraries(kasane-bench-scale PRIVATE bench_rows bench_scale kasane_warnings
     nlohmann_json::nlohmann_json)
+  add_dependencies(kasane-bench-scale kasane-stage-player)
 endif()

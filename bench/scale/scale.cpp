@@ -12,6 +12,7 @@
 
 #include "command_line.h"
 #include "rows.h"
+#include "scale/cluster.h"
 #include "scale/programs.h"
 
 namespace {
@@ -44,6 +45,7 @@ Timing network(const std::string& name) {
     t.hosts_per_rack = std::max(1u, json.value("hosts_per_rack", t.hosts_per_rack));
     t.between_racks_ns = json.value("between_racks_ns", t.between_racks_ns);
     t.uplink_ns_per_byte = json.value("uplink_ns_per_byte", t.uplink_ns_per_byte);
+    t.cores = json.value("cores", t.cores);
     t.wake_ns = json.value("wake_ns", t.wake_ns);
     t.fault_ns = json.value("fault_ns", t.fault_ns);
   } catch (const nlohmann::json::exception& e) {

@@ -29,7 +29,8 @@ InTime::InTime(std::uint32_t ranks, std::uint64_t seed, const SimOptions& option
       net_(ranks, options, dice_, trace_, *this),
       of_rank_(ranks),
       happened_(ranks),
-      news_(ranks) {}
+      news_(ranks),
+      cores_(options.timing->cores) {}
 
 InTime::~InTime() = default;
 
@@ -68,6 +69,19 @@ void InTime::leave() { running_->context->switch_to(main_); }
 
 void InTime::compute(std::uint64_t ns) {
   KASANE_CHECK(running_ != nullptr, "compute() outside of any simulated thread");
+  if (cores_.empty()) return advance(ns);
+  Thread& self = *running_;
+  while (ns != 0) {  // on the core that is free first
+    const std::uint64_t slice = std::min(ns, Timing::kSliceNs);
+    std::uint64_t& core = *std::ranges::min_element(cores_);
+    core = std::max(core, self.clock) + slice;
+    ns -= slice;
+    advance(core - self.clock);
+  }
+}
+
+/// The running thread's clock goes on, and what comes before happens.
+void InTime::advance(std::uint64_t ns) {
   Thread& self = *running_;
   self.clock += ns;
   // Nothing comes before: no need to let anything run.
@@ -168,28 +182,39 @@ void InTime::go_on(Thread& t, std::uint64_t at) {
   if (t.state == Thread::State::sleeps) at += options_.timing->wake_ns;
   t.state = Thread::State::able;
   t.clock = std::max(t.clock, at);
+  // Who waited gets a core when a slice of one that computes is over.
+  if (!cores_.empty()) t.clock = std::max(t.clock, *std::ranges::min_element(cores_));
   t.chain = std::max(t.chain, news_[t.rank]);
   ++t.waits;
   add_turn(t, t.clock, true);
 }
 
-void InTime::look(Thread& t) {
+/// True if it ran what was due: that may be what another thread of the rank waits for.
+bool InTime::look(Thread& t) {
   Thread* const before = std::exchange(running_, &t);
   const std::uint64_t clock = t.clock;
   t.clock = std::max(t.clock, now_);
   waits_ = true;
-  while (t.drains && net_.has_due(t.rank)) net_.transport(Rank{t.rank}).progress();
+  bool ran = false;
+  for (; t.drains && net_.has_due(t.rank); ran = true) net_.transport(Rank{t.rank}).progress();
   const bool ready = t.ready(t.argument);
   waits_ = false;
   running_ = before;
-  if (ready) return go_on(t, t.clock);
-  if (!t.drains) t.clock = clock;  // a look costs nothing
+  if (ready)
+    go_on(t, t.clock);
+  else if (!t.drains)
+    t.clock = clock;  // a look costs nothing
+  return ran;
 }
 
 /// What the rank's threads wait for may have come true.
 void InTime::look_at(std::uint32_t rank, const Thread* but) {
-  for (Thread* const t : of_rank_[rank]) {
-    if (t != but && (t->state == Thread::State::polls || t->state == Thread::State::sleeps)) look(*t);
+  for (bool again = true; again;) {
+    again = false;
+    for (Thread* const t : of_rank_[rank]) {
+      if (t != but && (t->state == Thread::State::polls || t->state == Thread::State::sleeps))
+        again = look(*t) || again;
+    }
   }
 }
 
@@ -214,7 +239,7 @@ void InTime::take(const Turn& turn) {
   if (!turn.goes_on) {
     if (t.state == Thread::State::able) return;
     if (now_ >= t.deadline) return go_on(t, now_);
-    look(t);
+    if (look(t)) look_at(t.rank, &t);
     if (t.state != Thread::State::polls || !t.drains) return;
     t.look_again_ns = std::min(t.look_again_ns * 2, kLongestLookNs);
     return add_turn(t, now_ + t.look_again_ns, false);

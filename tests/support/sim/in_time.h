@@ -77,12 +77,13 @@ class InTime final : public Waiter, public Sleeper {
 
   static void entry(void* self);
   void run_body();
+  void advance(std::uint64_t ns);
   void leave();
   void suspend(Thread::State, bool (*ready)(const void*), const void* argument, std::uint64_t deadline,
                bool drains);
   void add_turn(Thread&, std::uint64_t at, bool goes_on);
   void go_on(Thread&, std::uint64_t at);
-  void look(Thread&);
+  bool look(Thread&);
   void look_at(std::uint32_t rank, const Thread* but);
   void deliver();
   void take(const Turn&);
@@ -93,6 +94,7 @@ class InTime final : public Waiter, public Sleeper {
   std::vector<std::uint64_t> happened_;  ///< events, by rank
   std::vector<std::uint32_t> news_;      ///< chain of the last answer that came, by rank
   std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns_;
+  std::vector<std::uint64_t> cores_;  ///< from when on each is free
   std::uint64_t now_ = 0, order_ = 0, unfinished_ = 0;
   std::uint32_t cause_ = 0;
   bool waits_ = false;  ///< progress() is called by wait(): no poll in vain

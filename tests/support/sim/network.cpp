@@ -199,7 +199,7 @@ bool Network::needs_processor(const Event& event) const noexcept {
     case Event::Kind::write:
     case Event::Kind::notify:
     case Event::Kind::atomic:
-    case Event::Kind::fence: return !options_.timing->one_sided && event.from != event.to;
+    case Event::Kind::fence: return !options_.timing->one_sided && !links_->in_host(event.from, event.to);
     case Event::Kind::completion:
     case Event::Kind::message:
     case Event::Kind::ring: return true;

@@ -32,11 +32,13 @@ struct Link {
 };
 
 struct Timing {
+  static constexpr std::uint64_t kSliceNs = 1'400'000;  ///< what Linux lets a thread compute before another
   Link in_host, between_hosts;
   std::uint32_t ranks_per_host = 1, hosts_per_rack = 32;
   std::uint64_t between_racks_ns = 0;  ///< more latency
   double uplink_ns_per_byte = 0;       ///< of a rack, in each direction; 0: never a bottleneck
-  bool one_sided = true;               ///< the network serves reads, writes and atomics, no processor
+  bool one_sided = true;               ///< between hosts: the network serves reads, writes and atomics
+  std::uint32_t cores = 0;             ///< on which all ranks compute, in slices of kSliceNs; 0: enough
   std::uint64_t wake_ns = 0;           ///< until a thread runs that slept
   std::uint64_t fault_ns = 0;          ///< of a processor for a fault of a page, beside the network
 
@@ -73,14 +75,17 @@ class Links {
         up_(hosts_ / timing.hosts_per_rack + 1),
         down_(up_.size()) {}
 
+  [[nodiscard]] bool in_host(std::uint32_t from, std::uint32_t to) const noexcept {
+    return host(from) == host(to);
+  }
   [[nodiscard]] const Link& between(std::uint32_t from, std::uint32_t to) const noexcept {
-    return host(from) == host(to) ? timing_.in_host : timing_.between_hosts;
+    return in_host(from, to) ? timing_.in_host : timing_.between_hosts;
   }
   std::uint64_t arrival(std::uint32_t from, std::uint32_t to, std::size_t bytes, std::uint64_t now) noexcept {
     if (from == to) return now;
     const Link& link = between(from, to);
     const auto busy = static_cast<std::uint64_t>(static_cast<double>(bytes) * link.ns_per_byte);
-    if (host(from) == host(to)) return now + link.latency_ns + link.gap_ns + busy;
+    if (in_host(from, to)) return now + link.latency_ns + link.gap_ns + busy;
     const std::uint64_t each = std::max(link.gap_ns, busy);
     std::uint64_t at = pass(out_[host(from)], now, each);
     std::uint64_t latency = link.latency_ns;

@@ -334,6 +334,47 @@ TEST(Sim, WithoutServiceThreadsWaitingThreadsMakeTheProgress) {
   }
 }
 
+// With times: what a thread that polls has run may be what one that sleeps at the same rank waits for.
+TEST(SimInTime, AHandlerThatAPollingThreadRunsWakesASleepingOne) {
+  SimOptions options;
+  options.timing = Timing::tcp();
+  options.time_limit_ns = 1'000'000'000;
+  Ranks ranks(2, 1, options);
+  Transport& there = ranks.world.transport(Rank{1});
+  there.set_handler(
+      kNote,
+      [](void* t, const Message&) noexcept { static_cast<Transport*>(t)->wake(Rank{1}, Doorbell::work); },
+      &there);
+  bool woken = false;
+  ranks.world.serve(Rank{1}, [&] {
+    there.sleep(Doorbell::work, there.activity(Doorbell::work), -1);
+    woken = true;
+  });
+  ranks.world.spawn(Rank{1}, [&] { ranks.world.waiter().until([&] { return woken; }); });
+  ranks.world.spawn(Rank{0}, [&] {
+    ranks.world.compute(1'000'000);
+    ranks.at(0).send(Rank{1}, kNote, {});
+  });
+  const auto ended = ranks.world.run();
+  EXPECT_TRUE(ended.has_value()) << ended.error().message;
+}
+
+// Three that compute on two cores take as long as one and a half.
+TEST(SimInTime, RanksShareTheCores) {
+  SimOptions options;
+  options.timing = Timing::rdma();
+  options.timing->cores = 2;
+  Ranks ranks(3, 1, options);
+  std::uint64_t last = 0;
+  for (std::uint32_t r = 0; r < 3; ++r)
+    ranks.world.spawn(Rank{r}, [&] {
+      ranks.world.compute(20 * Timing::kSliceNs);
+      last = std::max(last, ranks.world.now_ns());
+    });
+  ASSERT_TRUE(ranks.world.run().has_value());
+  EXPECT_EQ(last, 30 * Timing::kSliceNs);
+}
+
 TEST(Sim, OutsideOfThreadsAPollWaiterTakesTheSteps) {
   Ranks ranks(2, 5);
   PollWaiter waiter(ranks.world.transport(Rank{0}), /*spin_ns=*/0);

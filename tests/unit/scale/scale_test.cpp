@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "scale/cluster.h"
 #include "scale/programs.h"
 
 namespace kasane::scale {
