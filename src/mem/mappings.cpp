@@ -24,9 +24,8 @@ std::uint64_t max_map_count() {
 
 }  // namespace
 
-MappingBudget::MappingBudget(std::uint64_t limit) : limit_(limit != 0 ? limit : max_map_count() / 2) {
-  recount();
-}
+// Without credit the first look counts: a rank of many has thousands of mappings, and most need no count.
+MappingBudget::MappingBudget(std::uint64_t limit) : limit_(limit != 0 ? limit : max_map_count() / 2) {}
 
 // relaxed, here and below: numbers, which only say when to make no more mappings; they order no data.
 void MappingBudget::spend() noexcept { credit_.fetch_sub(kBoundariesOfARun, std::memory_order_relaxed); }

@@ -84,9 +84,10 @@ PageTables::PageTables(std::uint64_t space_bytes, const Pages& pages, NumberSet 
       pages_(pages),
       known_(std::move(known)),
       met_(std::move(met)),
-      at_start_(page_table_bytes()),
-      mappings_(count_mappings()),
-      mappings_at_start_(mappings_) {}
+      at_start_(page_table_bytes()) {
+  count();
+  mappings_at_start_ = mappings_;
+}
 
 PageTables::PageTables(PageTables&& o) noexcept
     : space_bytes_(o.space_bytes_),
@@ -96,7 +97,8 @@ PageTables::PageTables(PageTables&& o) noexcept
       met_(std::move(o.met_)),
       at_start_(o.at_start_),
       mappings_(o.mappings_),
-      mappings_at_start_(o.mappings_at_start_) {}
+      mappings_at_start_(o.mappings_at_start_),
+      count_again_ns_(o.count_again_ns_) {}
 
 std::uint64_t PageTables::entries_that_stay(std::uint64_t region) const noexcept {
   const std::uint64_t offset = region * kRegionBytes;
@@ -129,13 +131,16 @@ Measured PageTables::measure() noexcept {
   return {before + presumed, now};
 }
 
-std::uint64_t PageTables::taken() noexcept {
+void PageTables::count() noexcept {
   const std::uint64_t begin = now_ns();
-  if (begin >= count_again_ns_) {
-    if (const std::uint64_t n = count_mappings(); n != ~std::uint64_t{0}) mappings_ = n;
-    const std::uint64_t end = now_ns();
-    count_again_ns_ = end + kCountingShare * (end - begin);
-  }
+  if (begin < count_again_ns_) return;
+  if (const std::uint64_t n = count_mappings(); n != ~std::uint64_t{0}) mappings_ = n;
+  const std::uint64_t end = now_ns();
+  count_again_ns_ = end + kCountingShare * (end - begin);
+}
+
+std::uint64_t PageTables::taken() noexcept {
+  count();
   const std::uint64_t bytes = page_table_bytes();
   const std::uint64_t more = bytes - std::min(bytes, at_start_) +
                              (mappings_ - std::min(mappings_, mappings_at_start_)) * kMappingBytes;

@@ -95,6 +95,8 @@ class PageTables {
  private:
   PageTables(std::uint64_t space_bytes, const Pages&, NumberSet known, NumberSet met) noexcept;
   [[nodiscard]] std::uint64_t entries_that_stay(std::uint64_t region) const noexcept;
+  /// The mappings, if that is due: a count takes long where there are many.
+  void count() noexcept;
   [[nodiscard]] std::uint64_t taken() noexcept;
 
   const std::uint64_t space_bytes_, whole_ranges_;

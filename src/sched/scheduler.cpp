@@ -244,18 +244,27 @@ void Scheduler::back_off(bool succeeded) {
 }
 
 // The last look before a sleep: no back-off, no guard; every deque of every rank that is mapped here, since
-// one that is skipped may hold the only item. Of others the next few in turn, all asked at once: there
-// wake-ups may be late anyway, and the sleeper looks again after each nap.
+// one that is skipped may hold the only item. Of others, and where a push does not tell all, the next few in
+// turn: there wake-ups may be late anyway, and the sleeper looks again after each nap.
 bool Scheduler::work_elsewhere(std::uint32_t) {
   if (words_.load(config_.rank, ult::Layout::ready_head()) != 0) return true;
-  for (std::uint32_t r = 0; r < config_.ranks; ++r) {
-    if (Rank{r} == config_.rank || transport_.mapped(Rank{r}, gas::kThreads) == nullptr) continue;
+  // First those that this rank has told of itself: it is they who ring it. In all others evenly spaced ones.
+  const std::uint32_t others = config_.ranks - 1, told = idle_bits_.count(),
+                      looks = std::max(told, std::min(others, kMostLooks)),
+                      known = std::min<std::uint32_t>(others, Victims::kAll);
+  // relaxed: any number will do
+  const std::uint32_t turn = look_turn_.load(std::memory_order_relaxed) / config_.workers;
+  for (std::uint32_t i = 0; i < looks; ++i) {
+    const std::uint32_t apart = 1 + (std::uint64_t{(turn + i) % known} * others + known - 1) / known;
+    const Rank r =
+        i < told ? idle_bits_.at(config_.rank, i) : Rank{(raw(config_.rank) + apart) % config_.ranks};
+    if (transport_.mapped(r, gas::kThreads) == nullptr) continue;
     for (std::uint32_t d = 0; d < config_.workers; ++d) {
-      const Look seen = look(Rank{r}, d);
+      const Look seen = look(r, d);
       if (has_work(seen.top, seen.bottom)) return true;
-      want_of(Rank{r}, d);
+      want_of(r, d);
     }
-    if (waiting_at(Rank{r}) != Waiting::none) return true;
+    if (waiting_at(r) != Waiting::none) return true;
   }
   return work_far_away();
 }
@@ -265,6 +274,8 @@ bool Scheduler::work_far_away() {
   // relaxed: any number will do
   const std::uint32_t turn = look_turn_.fetch_add(most, std::memory_order_relaxed);
   const auto deque_of = [&](std::uint32_t i) {
+    if (!idle_bits_.all() && i < idle_bits_.count())
+      return std::pair{idle_bits_.at(config_.rank, i), (turn + i) % config_.workers};
     const std::uint32_t at = (turn + i) % deques;
     return std::pair{Rank{(raw(config_.rank) + 1 + at / config_.workers) % config_.ranks},
                      at % config_.workers};

@@ -308,7 +308,10 @@ void CollectiveState::handle(const Header& h, std::span<const std::byte> data) n
   CollectivePeerArea& from = own_->from(h.from);
   Peer& p = peers_[h.from];
   // release: publishes only itself; before the stamp below, which makes a thread step.
-  if (h.ask != 0) p.asked.store(h.collective + 1 - h.ask + 1, std::memory_order_release);
+  if (h.ask != 0) {
+    p.asked.store(h.collective + 1 - h.ask + 1, std::memory_order_release);
+    any_asked_.store(true, std::memory_order_release);  // release: what was asked, for send_floors()
+  }
   switch (h.kind) {
     case Header::Kind::cell: {
       CollectiveCell& cell = from.cells[h.collective % kActive][h.phase & 1];
@@ -374,11 +377,18 @@ bool CollectiveState::send_and_ask(Header h, std::uint32_t to, std::span<const s
 /// Sends the floor to each peer whose requested floor is reached. False if a message could not be sent: try
 /// again.
 bool CollectiveState::send_floors() noexcept {
-  bool all = true;
+  // acquire, both: what was asked. It is taken back first, so what is asked meanwhile is for the next call.
+  if (!any_asked_.load(std::memory_order_acquire) || !any_asked_.exchange(false, std::memory_order_acquire))
+    return true;
+  bool all = true, left = false;
   for (std::uint32_t i = 0; i < members_; ++i) {
     Peer& p = peers_[i];
     const std::uint64_t asked = p.asked.load(std::memory_order_acquire);  // acquire: pairs with handle()
-    if (asked == 0 || asked - 1 > floor_) continue;
+    if (asked == 0) continue;
+    if (asked - 1 > floor_) {
+      left = true;
+      continue;
+    }
     // relaxed: before the message, after which the peer may ask again
     p.asked.store(0, std::memory_order_relaxed);
     const Header h{.kind = Header::Kind::floor, .from = me_, .word = floor_};
@@ -387,6 +397,8 @@ bool CollectiveState::send_floors() noexcept {
     p.asked.store(asked, std::memory_order_relaxed);
     all = false;
   }
+  if (left || !all)
+    any_asked_.store(true, std::memory_order_relaxed);  // relaxed: for this thread's next call
   return all;
 }
 

@@ -116,7 +116,8 @@ class CollectiveState {
   CollectiveBlock* shared_ = nullptr;  ///< in the region, or null: receives stores of peers that map it
   std::unique_ptr<Peer[]> peers_;
   std::atomic<bool> lost_{false};
-  std::uint64_t started_ = 0;  ///< used by the starting thread only
+  std::atomic<bool> any_asked_{false};  ///< some Peer::asked may be set
+  std::uint64_t started_ = 0;           ///< used by the starting thread only
   Operation operation_;
   /// operation_ while it is under way, else null
   std::atomic<Operation*> active_{nullptr};
