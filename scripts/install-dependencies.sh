@@ -20,6 +20,7 @@ networks='libucx-dev libopenmpi-dev openmpi-bin'
 system=$(. /etc/os-release 2>/dev/null && echo "${ID:-} ${VERSION_ID:-}") || system=''
 [ "$system" = 'ubuntu 24.04' ] || networks="$networks libmpich-dev mpich"
 tests='clang-format-19 debootstrap ccache git python3 iproute2 python3-matplotlib'
+tests="$tests man-db zsh fish"  # what manuals and completions are tried with
 tests="$tests zlib1g-dev jellyfish bowtie-examples"  # apps/kmers: what it reads, its peer, its genome
 tests="$tests libmimalloc-dev libcuckoo-dev libgtest-dev libtbb-dev libopenblas-dev python3-numpy fio gdb"
 # Global Arrays, and armci.h with the peer

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "base/options.h"
 
@@ -28,5 +30,12 @@ Command make_info(CLI::App& kasane);
 Command make_bench(CLI::App& kasane);
 /// plot FILE…: draws benchmark results.
 Command make_plot(CLI::App& kasane);
+/// help [COMMAND]. `commands` are all of them, it included, when the command line has been read.
+Command make_help(CLI::App& kasane, const std::vector<Command>& commands);
+/// version: as --version.
+Command make_version(CLI::App& kasane);
+
+/// "kasane 0.2.0"
+std::string version_text();
 
 }  // namespace kasane::tools

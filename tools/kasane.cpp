@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kasane command. Exit status: that of the program that it becomes; 2: the command line cannot be used;
 // 126, 127: as in a shell, the program cannot be executed, or does not exist.
-#include <kasane/version.h>
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
@@ -12,6 +10,7 @@
 #include <cstring>
 #include <exception>
 #include <string>
+#include <vector>
 
 #include "base/options_cli.h"
 #include "base/standard_descriptors.h"
@@ -26,10 +25,12 @@ int run(int argc, char** argv) {
       "Kasane: threads, pointers and new over one global address space that spans several processes.",
       "kasane");
   app.require_subcommand(1);
-  app.set_version_flag("--version", std::string("kasane ") + kasane_version());
+  app.set_version_flag("-V,--version", kasane::tools::version_text(), "Print the version and exit");
   app.set_help_all_flag("--help-all", "Print the help of all commands and exit");
-  const std::array commands{kasane::tools::make_run(app), kasane::tools::make_info(app),
-                            kasane::tools::make_bench(app), kasane::tools::make_plot(app)};
+  std::vector commands{kasane::tools::make_run(app), kasane::tools::make_info(app),
+                       kasane::tools::make_bench(app), kasane::tools::make_plot(app)};
+  commands.push_back(kasane::tools::make_help(app, commands));
+  commands.push_back(kasane::tools::make_version(app));
   app.failure_message([&commands](const CLI::App* where, const CLI::Error& e) {
     const auto given =
         std::ranges::find_if(commands, [](const auto& command) { return command.app->parsed(); });

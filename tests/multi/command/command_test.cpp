@@ -48,6 +48,17 @@ TEST(Command, AloneItPrintsItsHelp) {
   EXPECT_NE(alone.out.find("Subcommands:"), std::string::npos) << alone.out;
 }
 
+TEST(Command, HelpAndVersionAreCommandsToo) {
+  EXPECT_EQ(kasane({"help"}).out, kasane({"--help"}).out);
+  for (const char* command : {"run", "info", "bench", "plot", "help", "version"})
+    EXPECT_EQ(kasane({"help", command}).out, kasane({command, "--help"}).out) << command;
+  expect_refused({"help", "rum"}, "there is no command rum; did you mean run?\n");
+  const Outcome version = kasane({"version"});
+  EXPECT_TRUE(version.out.starts_with("kasane ") && version.out.ends_with("\n")) << version.out;
+  EXPECT_EQ(kasane({"-V"}).out, version.out);
+  EXPECT_EQ(kasane({"--version"}).out, version.out);
+}
+
 TEST(Command, SuggestsTheCommandThatWasMeant) {
   expect_refused({"rum"}, "there is no command rum; did you mean run?\n");
   expect_refused({"ifno", "--json"}, "there is no command ifno; did you mean info?\n");

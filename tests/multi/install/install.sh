@@ -235,6 +235,11 @@ END
     for link in $(grep -o '](\([^)#]*\)' "$documents/README.md" | cut -c 3-); do
       case $link in *:*) ;; *) [ -e "$documents/$link" ] || fail "README.md: no $link in the prefix" ;; esac
     done
+    # Manuals, and completions where each shell looks.
+    for page in man/man1/kasane{,-run,-info,-bench,-plot}.1 bash-completion/completions/kasane \
+      zsh/{site-functions,vendor-completions}/_kasane fish/vendor_completions.d/kasane.fish; do
+      [ -s "$scratch/first/share/$page" ] || fail "no share/$page in the prefix"
+    done
     # Every application is installed, and known by its name.
     for app in $(find "$build/apps" -maxdepth 1 -type f -executable -printf '%f\n'); do
       expect "^Usage: $app" "$build/bin/kasane" run -- "$app" --help
