@@ -28,8 +28,8 @@ COVERED_TESTS ?= ^[a-z_]+/[a-z_]+_test$$|^fuzz/|^stress/stress_(drf|relocate|sim
 # Our own sources, for format and tidy.
 SOURCES = $(shell git ls-files '*.h' '*.hpp' '*.cpp' '*.c')
 
-.PHONY: build install wheel test test-long test-rare test-numa test-cpus demo demo-graph docs soak chaos \
-  fuzz coverage format format-check tidy help dependencies
+.PHONY: build install deb wheel test test-long test-rare test-numa test-cpus demo demo-graph docs soak \
+  chaos fuzz coverage format format-check tidy help dependencies
 
 build: dependencies ## build everything of PRESET
 	cmake --preset $(PRESET) $(CONFIGURE)
@@ -38,9 +38,15 @@ build: dependencies ## build everything of PRESET
 install: ## what make built of release, under PREFIX (/usr/local): library, headers, command
 	@[ -e build/release/build.ninja ] || cmake --preset release $(PROGRAMS_OFF)
 	cmake --build build/release -j $(JOBS) --target kasane_installed
-	for part in runtime devel openmpi mpich; do \
-	  cmake --install build/release --prefix $(PREFIX) --component $$part; \
+	for part in runtime devel apps openmpi mpich ga-openmpi ga-mpich; do \
+	  cmake --install build/release --prefix "$(PREFIX)" --component $$part || exit; \
 	done
+
+deb: ## Debian packages of what make install installs, and of Python's, in build/release/deb
+	@scripts/install-dependencies.sh --packages
+	@[ -e build/release/build.ninja ] || cmake --preset release $(PROGRAMS_OFF)
+	cmake --build build/release -j $(JOBS) --target kasane_deb
+	@ls -1 build/release/deb/*.deb
 
 wheel: dependencies ## a wheel in build/wheel that needs no compiler and no prefix, for the system's Python
 	@[ -e build/release/build.ninja ] || cmake --preset release $(PROGRAMS_OFF)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # cmake --install: a prefix that may be moved afterwards. The components are runtime (what programs need to
-# run), devel (what programs are built with), openmpi and mpich (the modules of these MPIs), ga-openmpi and
-# ga-mpich (libarmci for Global Arrays programs of these MPIs), and bench (kasane
-# bench, with oneTBB and OpenMP as peers). The Debian packages consist of the same components (cpack -G DEB).
+# run), devel (what programs are built with), apps (the applications, which `kasane run` knows by name),
+# openmpi and mpich (the modules of these MPIs), ga-openmpi and ga-mpich (libarmci for Global Arrays programs
+# of these MPIs), python (the package kasane), and bench (kasane bench, with oneTBB and OpenMP as peers). The
+# Debian packages consist of the same components (packages.cmake).
 include(CMakePackageConfigHelpers)
 
 install(TARGETS kasane_library kasane_acp EXPORT KasaneTargets
@@ -46,12 +47,13 @@ endforeach()
 # find_package(Kasane)
 set(config_folder "${CMAKE_INSTALL_LIBDIR}/cmake/Kasane")
 install(EXPORT KasaneTargets NAMESPACE kasane:: DESTINATION "${config_folder}" COMPONENT devel)
-configure_package_config_file(cmake/KasaneConfig.cmake.in "${CMAKE_BINARY_DIR}/cmake/KasaneConfig.cmake"
+# The names in small letters serve find_package(kasane), too.
+configure_package_config_file(cmake/KasaneConfig.cmake.in "${CMAKE_BINARY_DIR}/cmake/kasane-config.cmake"
   INSTALL_DESTINATION "${config_folder}")
-write_basic_package_version_file("${CMAKE_BINARY_DIR}/cmake/KasaneConfigVersion.cmake"
+write_basic_package_version_file("${CMAKE_BINARY_DIR}/cmake/kasane-config-version.cmake"
   COMPATIBILITY SameMajorVersion)   # before 1.0 who needs one interface asks for 0.2...<0.3
-install(FILES cmake/KasaneBlas.cmake "${CMAKE_BINARY_DIR}/cmake/KasaneConfig.cmake"
-  "${CMAKE_BINARY_DIR}/cmake/KasaneConfigVersion.cmake" DESTINATION "${config_folder}" COMPONENT devel)
+install(FILES cmake/KasaneBlas.cmake "${CMAKE_BINARY_DIR}/cmake/kasane-config.cmake"
+  "${CMAKE_BINARY_DIR}/cmake/kasane-config-version.cmake" DESTINATION "${config_folder}" COMPONENT devel)
 
 # pkg-config kasane, kasane-attach, kasane-acp, kasane-comm, kasane-graph: the paths are relative to the .pc
 # files, so that a moved prefix needs no --define-prefix.
@@ -93,54 +95,3 @@ foreach(document IN LISTS documents)
 endforeach()
 install(DIRECTORY docs DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT runtime)
 install(DIRECTORY examples DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT devel)
-
-if(NOT PROJECT_IS_TOP_LEVEL)
-  return()
-endif()
-set(CPACK_GENERATOR DEB)
-set(CPACK_PACKAGE_NAME kasane)
-set(CPACK_PACKAGE_VENDOR "the authors of Kasane")
-set(CPACK_PACKAGE_CONTACT "the authors of Kasane <kasane@localhost>")
-set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
-set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
-set(CPACK_COMPONENTS_ALL runtime devel)
-foreach(mpi openmpi mpich)
-  if(TARGET kasane-mpi-${mpi})
-    list(APPEND CPACK_COMPONENTS_ALL ${mpi})
-    string(TOUPPER ${mpi} upper)
-    set(CPACK_DEBIAN_${upper}_PACKAGE_NAME kasane-${mpi})
-    set(CPACK_DEBIAN_${upper}_PACKAGE_DEPENDS "kasane (= ${PROJECT_VERSION})")
-    set(CPACK_COMPONENT_${upper}_DESCRIPTION "Kasane: ranks joined by ${mpi}")
-  endif()
-  if(TARGET armci-${mpi})
-    list(APPEND CPACK_COMPONENTS_ALL ga-${mpi})
-    string(TOUPPER ga-${mpi} upper)
-    set(CPACK_DEBIAN_${upper}_PACKAGE_NAME kasane-ga-${mpi})
-    set(CPACK_DEBIAN_${upper}_PACKAGE_DEPENDS "kasane-${mpi} (= ${PROJECT_VERSION})")
-    set(CPACK_DEBIAN_${upper}_PACKAGE_SUGGESTS "libglobalarrays-dev")
-    set(CPACK_COMPONENT_${upper}_DESCRIPTION "Kasane: Global Arrays programs of ${mpi}")
-  endif()
-endforeach()
-if(KASANE_BUILD_BENCH)
-  list(APPEND CPACK_COMPONENTS_ALL bench)
-endif()
-set(CPACK_DEB_COMPONENT_INSTALL ON)
-set(CPACK_STRIP_FILES OFF)
-set(CPACK_DEBIAN_PACKAGE_SECTION libs)
-set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
-set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-# libkasane comes from one of our own packages.
-set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS "${CMAKE_BINARY_DIR}/lib")
-set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME kasane)
-# Loaded when a job asks for them, so nothing links them.
-set(CPACK_DEBIAN_RUNTIME_PACKAGE_SUGGESTS
-  "libucx0, kasane-openmpi, kasane-mpich, kasane-bench, python3-matplotlib")
-set(CPACK_DEBIAN_DEVEL_PACKAGE_NAME libkasane-dev)
-set(CPACK_DEBIAN_DEVEL_PACKAGE_SECTION libdevel)
-set(CPACK_DEBIAN_DEVEL_PACKAGE_DEPENDS "kasane (= ${PROJECT_VERSION}), libexpected-dev")
-set(CPACK_DEBIAN_BENCH_PACKAGE_NAME kasane-bench)
-set(CPACK_DEBIAN_BENCH_PACKAGE_DEPENDS "kasane (= ${PROJECT_VERSION})")
-set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "Kasane: the library, the kasane command, MPI modules")
-set(CPACK_COMPONENT_DEVEL_DESCRIPTION "Kasane: headers, CMake and pkg-config files")
-set(CPACK_COMPONENT_BENCH_DESCRIPTION "Kasane: the suites of kasane bench")
-include(CPack)

@@ -5,6 +5,7 @@
 # Run as root, or as a user who may use sudo. Says what it installs; quiet when nothing is missing.
 #   --tests   also what `make build`, `make test` and `make format` need: networks, peers of the benchmarks,
 #             GoogleTest
+#   --packages  what `make deb` needs: networks, Global Arrays' headers, Python's
 #   --numa    what `make test-numa` and `make test-cpus` need: a machine emulator
 #   --tools   clang-tidy (for `make tidy`)
 #   --fuzz    clang and libFuzzer (for `make fuzz`, beside --tests)
@@ -21,15 +22,16 @@ system=$(. /etc/os-release 2>/dev/null && echo "${ID:-} ${VERSION_ID:-}") || sys
 [ "$system" = 'ubuntu 24.04' ] || networks="$networks libmpich-dev mpich"
 tests='clang-format-19 debootstrap ccache git python3 iproute2 python3-matplotlib'
 tests="$tests man-db zsh fish"  # what manuals and completions are tried with
-tests="$tests zlib1g-dev jellyfish bowtie-examples"  # apps/kmers: what it reads, its peer, its genome
-tests="$tests libmimalloc-dev libcuckoo-dev libgtest-dev libtbb-dev libopenblas-dev python3-numpy fio gdb"
-# Global Arrays, and armci.h with the peer
-tests="$tests libglobalarrays-dev libarmci-mpi-dev gfortran libscalapack-mpi-dev libscalapack-mpich-dev"
+tests="$tests jellyfish bowtie-examples"  # apps/kmers: what it reads, its peer, its genome
+tests="$tests libmimalloc-dev libcuckoo-dev libgtest-dev libtbb-dev libopenblas-dev fio gdb"
+packages="dpkg-dev file libarmci-mpi-dev zlib1g-dev"  # armci.h with the peer
+packages="$packages python3 python3-dev python3-numpy python3-pybind11 pybind11-dev"
+tests="$tests $packages libglobalarrays-dev gfortran libscalapack-mpi-dev libscalapack-mpich-dev"
 tests="$tests liblapack-dev"
 tests="$tests pigz pbzip2 xz-utils zstd"  # installed programs on several ranks
 tests="$tests libigraph-dev python3-networkx"  # a peer of the graphs, and the oracle of two
 # the Python package
-tests="$tests python3-dev python3-pybind11 pybind11-dev python3-mpi4py python3-pip python3-setuptools"
+tests="$tests python3-mpi4py python3-pip python3-setuptools"
 tests="$tests python3-venv python3-wheel patchelf binutils"
 # Boost's flat map: Debian 12's version 1.81, which cannot be there beside the usual 1.74.
 is_installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
@@ -46,11 +48,12 @@ wanted="$build $libraries $demo" list=no
 for flag in "$@"; do
   case $flag in
     --tests) wanted="$wanted $networks $tests" ;;
+    --packages) wanted="$build $libraries $networks $packages" ;;
     --numa) wanted="$wanted $numa" ;;
     --tools) wanted="$tools" ;;
     --fuzz) wanted="$wanted $fuzz" ;;
     --list) list=yes ;;
-    *) echo "usage: $0 [--tests] [--numa] [--tools] [--fuzz] [--list]" >&2; exit 2 ;;
+    *) echo "usage: $0 [--tests] [--packages] [--numa] [--tools] [--fuzz] [--list]" >&2; exit 2 ;;
   esac
 done
 if [ "$list" = yes ]; then

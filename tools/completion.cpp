@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Completions for bash, zsh and fish: of commands, options, the words that an option's value may be, the items
-// of its list, and behind the options a program with its own command line, files, or suites.
+// Completions for bash, zsh and fish: of commands, options, the words that an option's value may be, the
+// items of its list, and behind the options a program with its own command line, files, or suites.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -80,7 +80,8 @@ if command -v zsh >/dev/null; then
   cat >"$scratch/try.zsh" <<'END'
 zmodload zsh/zpty
 zpty z zsh -f -i
-zpty -w z "PS1=; fpath=($1 \$fpath); autoload -U compinit && compinit -u -d $1/dump; bindkey '^I' complete-word"
+zpty -w z "PS1=; fpath=($1 \$fpath); autoload -U compinit && compinit -u -d $1/dump"
+zpty -w z "bindkey '^I' complete-word"
 zpty -w z "zstyle ':completion:*' list-prompt ''; LISTMAX=1000; echo read''y"
 zpty -r z seen '*ready*'
 zpty -w -n z $'kasane run --map=sc\t --check races,he\t -n 2 --globa\t'

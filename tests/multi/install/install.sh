@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # One case of the install tests. Exit status 77: the case cannot run here.
-# Usage: install.sh prefix|packages|bare|subproject|symbols|python BUILD-FOLDER SOURCE-FOLDER
+# Usage: install.sh prefix|make|packages|bare|subproject|symbols|python BUILD-FOLDER SOURCE-FOLDER
 set -euo pipefail
 case=$1 build=$2 source=$3
 here=$(cd "$(dirname "$0")" && pwd)
@@ -159,15 +159,22 @@ use_it_in_strange_places() {
     rm "$scratch/libraries"
     mv "$scratch/$place" "$prefix"
   done
-  # asked_for "WORDS": find_package(Kasane WORDS), what it says.
+  # asked_for "WORDS" [NAME]: find_package(Kasane WORDS), what it says.
   asked_for() {
     mkdir -p "$scratch/asked"
     printf '%s\n' 'cmake_minimum_required(VERSION 3.25)' 'project(asked LANGUAGES C CXX)' \
-      "find_package(Kasane $1)" >"$scratch/asked/CMakeLists.txt"
+      "find_package(${2:-Kasane} $1)" >"$scratch/asked/CMakeLists.txt"
     cmake -S "$scratch/asked" -B "$scratch/asked/build" -DCMAKE_PREFIX_PATH="$prefix" 2>&1
   }
-  asked_for "0.1 REQUIRED COMPONENTS kasane graph" >/dev/null || fail "find_package(Kasane 0.1)"
-  asked_for "1.0 REQUIRED" >/dev/null && fail "find_package(Kasane 1.0)"
+  local words
+  for words in "0.1 REQUIRED COMPONENTS kasane graph" "0.2...<1 REQUIRED COMPONENTS kasane attach" \
+    "0.2...<0.3 REQUIRED"; do
+    asked_for "$words" >/dev/null || fail "find_package(Kasane $words)"
+    asked_for "$words" kasane >/dev/null || fail "find_package(kasane $words)"
+  done
+  for words in 1.0 "0.3...<1" "0.1...<0.2"; do
+    asked_for "$words REQUIRED" >/dev/null && fail "find_package(Kasane $words)"
+  done
   say=$(asked_for "REQUIRED COMPONENTS graphs" | tr -s '\n ' ' ') || true
   grep -q "no component graphs, but kasane, attach, acp, comm, graph, blas" <<<"$say" ||
     fail "find_package(Kasane COMPONENTS graphs): $say"
@@ -183,7 +190,7 @@ skip() { echo "install: SKIPPED: $*"; exit 77; }
 
 make_packages() {
   command -v dpkg-deb >/dev/null || skip "no dpkg-deb"
-  (cd "$build" && cpack -G DEB -B "$scratch/packages" >"$scratch/log" 2>&1) ||
+  cpack --config "$build/PackageInstalled.cmake" -B "$scratch/packages" >"$scratch/log" 2>&1 ||
     { tail -20 "$scratch/log"; fail cpack; }
 }
 
@@ -226,7 +233,7 @@ END
     # hello is the README's.
     awk '/^```cpp/ { inside = 1; next } /^```/ { inside = 0 } inside' "$source/README.md" |
       cmp - "$here/hello/hello.cpp" || fail "README.md has another hello"
-    for component in runtime devel openmpi mpich ga-openmpi ga-mpich; do
+    for component in runtime devel apps openmpi mpich ga-openmpi ga-mpich; do
       cmake --install "$build" --prefix "$scratch/first" --component $component >"$scratch/log" ||
         fail "cmake --install"
     done
@@ -242,16 +249,27 @@ END
     done
     # Every application is installed, and known by its name.
     for app in $(find "$build/apps" -maxdepth 1 -type f -executable -printf '%f\n'); do
-      expect "^Usage: $app" "$build/bin/kasane" run -- "$app" --help
-      [ ! -e "$build/bench/cmake_install.cmake" ] ||
-        grep -q "/apps/$app\"" "$build/bench/cmake_install.cmake" || fail "$app is not installed"
+      expect "^Usage: $app" "$scratch/first/bin/kasane" run -- "$app" --help
     done
+    expect "value: 55" "$scratch/first/bin/kasane" run -n 2 -- fib -n 10
     use_it_in_strange_places "$scratch/first"
     mv "$scratch/first" "$scratch/moved"
     use_it "$scratch/moved" ;;
+  make)
+    # make install, to a place with a space.
+    [ "$build" = "$source/build/release" ] || skip "make install installs build/release"
+    make -C "$source" install "PREFIX=$scratch/a b" >"$scratch/log" 2>&1 ||
+      { tail -20 "$scratch/log"; fail "make install"; }
+    [ -x "$scratch/a b/bin/kasane" ] && [ ! -e "$scratch/a" ] || fail "make install PREFIX='/a b'"
+    expect "value: 55" "$scratch/a b/bin/kasane" run -n 2 -- fib -n 10
+    export PKG_CONFIG_PATH=$(dirname "$(find "$scratch/a b" -name kasane.pc)")
+    eval "\"$CXX\" -std=c++20 \"$here/hello/hello.cpp\" -o \"$scratch/hello\" \
+      $(pkg-config --cflags --libs kasane)"   # which puts \ before each space
+    expect "(2 ranks)" "$scratch/a b/bin/kasane" run -n 2 -- "$scratch/hello" ;;
   packages)
     make_packages
-    for package in kasane libkasane-dev kasane-openmpi kasane-mpich kasane-ga-openmpi kasane-ga-mpich; do
+    for package in kasane libkasane-dev kasane-apps kasane-openmpi kasane-mpich kasane-ga-openmpi \
+      kasane-ga-mpich; do
       file=$(find "$scratch/packages" -maxdepth 1 -name "${package}_*.deb")
       case $package in *mpi*) [ -n "$file" ] || continue ;; esac   # built where this MPI is
       [ -n "$file" ] || fail "no package $package"
