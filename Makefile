@@ -28,8 +28,8 @@ COVERED_TESTS ?= ^[a-z_]+/[a-z_]+_test$$|^fuzz/|^stress/stress_(drf|relocate|sim
 # Our own sources, for format and tidy.
 SOURCES = $(shell git ls-files '*.h' '*.hpp' '*.cpp' '*.c')
 
-.PHONY: build install deb wheel test test-long test-rare test-numa test-cpus demo demo-graph docs soak \
-  chaos fuzz coverage format format-check tidy help dependencies
+.PHONY: build install deb wheel test test-long test-rare test-numa test-cpus demo demo-graph docs site \
+  soak chaos fuzz coverage format format-check tidy help dependencies
 
 build: dependencies ## build everything of PRESET
 	cmake --preset $(PRESET) $(CONFIGURE)
@@ -98,6 +98,10 @@ coverage: dependencies ## which lines of src and include the unit tests and some
 	find build/coverage -name '*.gcda' -delete
 	-ctest --test-dir build/coverage -j $(JOBS) -R '$(COVERED_TESTS)' -LE 'long|rare'
 	scripts/coverage.py build/coverage
+
+site: ## pages of guide, design and the reference of the headers, with a search, in build/site/index.html
+	@scripts/install-dependencies.sh --site
+	/usr/bin/python3 docs/site/site.py build/site
 
 docs: ## write docs/guide/options.md from the table of options
 	cmake --build build/$(PRESET) -j $(JOBS) --target kasane_command

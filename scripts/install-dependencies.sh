@@ -9,6 +9,7 @@
 #   --numa    what `make test-numa` and `make test-cpus` need: a machine emulator
 #   --tools   clang-tidy (for `make tidy`)
 #   --fuzz    clang and libFuzzer (for `make fuzz`, beside --tests)
+#   --site    what `make site` needs: Doxygen
 #   --list    print the packages and stop
 set -eu
 
@@ -52,8 +53,11 @@ for flag in "$@"; do
     --numa) wanted="$wanted $numa" ;;
     --tools) wanted="$tools" ;;
     --fuzz) wanted="$wanted $fuzz" ;;
+    --site) wanted='doxygen python3-markdown git' ;;
     --list) list=yes ;;
-    *) echo "usage: $0 [--tests] [--packages] [--numa] [--tools] [--fuzz] [--list]" >&2; exit 2 ;;
+    *)
+      echo "usage: $0 [--tests] [--packages] [--numa] [--tools] [--fuzz] [--site] [--list]" >&2
+      exit 2 ;;
   esac
 done
 if [ "$list" = yes ]; then

@@ -67,10 +67,11 @@ void* acp_query_address(acp_ga_t ga);
 /** The rank that has it. -1: it is no address. */
 int acp_query_rank(acp_ga_t ga);
 
+/** Names a copy that was begun, or one of these: no copy, all before, the last one. */
 typedef int64_t acp_handle_t;
-#define ACP_HANDLE_NULL 0L
-#define ACP_HANDLE_ALL (-1L)
-#define ACP_HANDLE_CONT (-2L)
+#define ACP_HANDLE_NULL 0L    /**< no copy */
+#define ACP_HANDLE_ALL (-1L)  /**< all that were begun before */
+#define ACP_HANDLE_CONT (-2L) /**< the one that was begun last */
 /**
  * Begins to copy from one place to another, between any two ranks; the two do not overlap. order: a handle:
  * not before that copy and those before it are complete; ACP_HANDLE_CONT: nor the last, ACP_HANDLE_ALL: nor
@@ -137,6 +138,7 @@ int acp_empty_vector(acp_vector_t vector);
 
 /* ---- lists (table 3) ----------------------------------------------------------------------------------- */
 
+/** Names a list, as acp_vector_t a vector. */
 typedef struct acp_list {
   acp_ga_t ga;
 } acp_list_t;
@@ -181,6 +183,7 @@ int acp_empty_list(acp_list_t list);
 
 /* ---- deques -------------------------------------------------------------------------------------------- */
 
+/** Names a deque, as acp_vector_t a vector. */
 typedef struct acp_deque {
   acp_ga_t ga;
 } acp_deque_t;
@@ -211,6 +214,7 @@ int acp_empty_deque(acp_deque_t deque);
 
 /* ---- maps ---------------------------------------------------------------------------------------------- */
 
+/** Names a map, as acp_vector_t a vector. */
 typedef struct acp_map {
   acp_ga_t ga;
   uint64_t num_ranks;
@@ -251,11 +255,13 @@ int acp_empty_map(acp_map_t map);
 
 /* ---- sets ---------------------------------------------------------------------------------------------- */
 
+/** Names a set, as acp_vector_t a vector. */
 typedef struct acp_set {
   acp_ga_t ga;
   uint64_t num_ranks;
   uint64_t num_slots;
 } acp_set_t;
+/** Names an element, as acp_map_it_t an entry. */
 typedef acp_map_it_t acp_set_it_t;
 
 /** All as of maps. */

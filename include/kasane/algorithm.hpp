@@ -418,6 +418,7 @@ template <std::random_access_iterator Iterator, class Predicate>
       grain);
 }
 KASANE_OVER_A_RANGE(count_if)
+/// How many are equal to the value.
 template <std::random_access_iterator Iterator, class Type>
 [[nodiscard]] std::iter_difference_t<Iterator> count(Iterator first, Iterator last, const Type& value,
                                                      std::size_t grain = automatic) {
@@ -455,6 +456,7 @@ template <std::random_access_iterator Iterator, class Less = std::less<>>
   return detail::best_element(first, last, std::move(less), grain);
 }
 KASANE_OVER_A_RANGE(min_element)
+/// The first of the greatest; last: there is none.
 template <std::random_access_iterator Iterator, class Less = std::less<>>
 [[nodiscard]] Iterator max_element(Iterator first, Iterator last, Less less = {},
                                    std::size_t grain = automatic) {
@@ -506,22 +508,26 @@ template <std::random_access_iterator Iterator, class Predicate>
   return detail::advanced(first, get(found.at()));
 }
 KASANE_OVER_A_RANGE(find_if)
+/// The first that is equal to the value; last: none is.
 template <std::random_access_iterator Iterator, class Type>
 [[nodiscard]] Iterator find(Iterator first, Iterator last, const Type& value, std::size_t grain = automatic) {
   return kasane::find_if(first, last, [value](const auto& x) { return x == value; }, grain);
 }
 KASANE_OVER_A_RANGE(find)
+/// Whether the predicate holds for at least one.
 template <std::random_access_iterator Iterator, class Predicate>
 [[nodiscard]] bool any_of(Iterator first, Iterator last, Predicate predicate, std::size_t grain = automatic) {
   return kasane::find_if(first, last, std::move(predicate), grain) != last;
 }
 KASANE_OVER_A_RANGE(any_of)
+/// Whether the predicate holds for none.
 template <std::random_access_iterator Iterator, class Predicate>
 [[nodiscard]] bool none_of(Iterator first, Iterator last, Predicate predicate,
                            std::size_t grain = automatic) {
   return !kasane::any_of(first, last, std::move(predicate), grain);
 }
 KASANE_OVER_A_RANGE(none_of)
+/// Whether the predicate holds for all.
 template <std::random_access_iterator Iterator, class Predicate>
 [[nodiscard]] bool all_of(Iterator first, Iterator last, Predicate predicate, std::size_t grain = automatic) {
   return kasane::none_of(

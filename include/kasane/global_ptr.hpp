@@ -206,6 +206,8 @@ void put(global_ptr<Type> to, const std::type_identity_t<Type>& value) {
   detail::check(kasane_put(to.get(), &value, sizeof(Type)));
 }
 
+/// As get and put of n objects; they return at once, and the memory here is left alone until the operation is
+/// complete.
 template <detail::plain Type>
 pending get_async(Type* to, global_ptr<const std::type_identity_t<Type>> from, std::size_t n = 1) {
   kasane_pending_t p{};
@@ -245,6 +247,7 @@ namespace detail {
 }
 }  // namespace detail
 
+/// As get and put, of a patch: the others return at once.
 template <detail::plain Type>
 void get_strided(Type* to, global_ptr<const std::type_identity_t<Type>> from, const patch& shape) {
   const kasane_strides_t s = detail::strides(shape, sizeof(Type));

@@ -36,6 +36,7 @@
 
 namespace kasane::graph {
 
+/// The number of a vertex, from 0 on.
 using vertex = std::uint32_t;
 /// No vertex: the parent of one that is not reached.
 inline constexpr vertex no_vertex = 0xffffffff;
@@ -45,11 +46,13 @@ template <class Weight>
 concept weight =
     std::is_void_v<Weight> || std::is_same_v<Weight, std::int32_t> || std::is_same_v<Weight, float>;
 
+/// An edge from one vertex to another; without a weight where Weight is void.
 template <weight Weight = void>
 struct edge {
   vertex from, to;
   Weight weight;
 };
+/// An edge without a weight.
 template <>
 struct edge<void> {
   vertex from, to;
@@ -157,6 +160,7 @@ struct Destroy {
 };
 }  // namespace detail
 
+/// How build() takes the edges.
 struct build_options {
   /// Each edge goes both ways.
   bool symmetric = true;
@@ -209,6 +213,7 @@ struct tree {
   std::uint32_t depth = 0;
 };
 
+/// When bfs() changes its direction.
 struct bfs_options {
   /// Searches from the unvisited vertices when the edges that leave the frontier are more than 1/alpha of
   /// those that are left, and from the frontier again when it has less than 1/beta of the vertices. Of a
@@ -238,6 +243,7 @@ struct component_labels {
   std::uint64_t count = 0;
 };
 
+/// Connected components, of a symmetric graph.
 template <weight Weight>
 [[nodiscard]] component_labels components(const csr<Weight>& g);
 /// What is wrong; empty: nothing. The last part, whether there are as many labels as components, runs on one
@@ -247,6 +253,7 @@ template <weight Weight>
 
 // ---- PageRank --------------------------------------------------------------------------------------------
 
+/// What pagerank() computes, and when it ends.
 struct pagerank_options {
   double damping = 0.85;
   /// Ends when an iteration changes the scores by less, all together, or after so many iterations.
@@ -261,6 +268,7 @@ struct page_scores {
   double change = 0;  ///< by the last iteration
 };
 
+/// Pulls along incoming edges until little changes.
 template <weight Weight>
 [[nodiscard]] page_scores pagerank(const csr<Weight>& g, pagerank_options options = {});
 /// What is wrong; empty: nothing. One more iteration by doubles must change little.
@@ -285,6 +293,7 @@ inline constexpr Weight unreached =
     std::numeric_limits<Weight>::has_infinity ? std::numeric_limits<Weight>::infinity()
                                               : std::numeric_limits<Weight>::max();
 
+/// What sssp() found.
 template <weight Weight>
 struct distances {
   vertex root = no_vertex;

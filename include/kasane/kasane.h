@@ -100,6 +100,7 @@ uint64_t kasane_dram(void);
  * Global memory may be passed to MPI and to system calls. docs/guide/attach.md has what that needs.
  */
 
+/** How kasane_attach() finds the other ranks. */
 typedef struct kasane_attach_options {
   /** "openmpi" or "mpich", which the program has initialised; NULL: by its launcher's variables, or none */
   const char* mpi;
@@ -493,7 +494,7 @@ int kasane_prefetch(const void* pointer, size_t bytes, int access);
  */
 int kasane_discard(void* pointer, size_t bytes);
 
-/*
+/**
  * Memory larger than DRAM (`kasane run --dram`, `--spill`). It works without these calls; a program may say
  * how it uses memory. They hold for whole pages, those at the edges included, on all ranks, whichever rank
  * owns the pages.
@@ -656,6 +657,7 @@ int kasane_accumulate(void* global, const void* source, size_t count, kasane_ele
 int kasane_accumulate_strided(void* global, const void* source, const kasane_strides_t* shape,
                               kasane_element_t element, const double scale[2], kasane_pending_t* pending);
 
+/** What kasane_atomic() does with the word. */
 typedef enum kasane_atomic_op {
   KASANE_FETCH_ADD = 0,
   KASANE_FETCH_AND = 1,
@@ -798,6 +800,7 @@ uint64_t kasane_clock_ns(void);
  * arrived meanwhile are not lost.
  */
 
+/** Makes a mutex, unlocked. */
 int kasane_mutex_init(kasane_mutex_t* mutex);
 int kasane_mutex_destroy(kasane_mutex_t* mutex); /**< not while it is locked */
 /** Waits; afterwards sees all that earlier holders did. EPERM: not on a thread. */
@@ -813,6 +816,7 @@ int kasane_mutex_unlock(kasane_mutex_t* mutex);  /**< by the thread that holds i
 int kasane_mutex_lock_relaxed(kasane_mutex_t* mutex);
 int kasane_mutex_unlock_relaxed(kasane_mutex_t* mutex); /**< likewise */
 
+/** Makes a condition variable. */
 int kasane_cond_init(kasane_cond_t* cond);
 int kasane_cond_destroy(kasane_cond_t* cond); /**< not while a thread waits */
 /** Unlocks mutex, waits, and locks it again. Test the condition in a loop. */
@@ -822,6 +826,7 @@ int kasane_cond_timedwait(kasane_cond_t* cond, kasane_mutex_t* mutex, uint64_t d
 int kasane_cond_signal(kasane_cond_t* cond);    /**< wakes one waiter */
 int kasane_cond_broadcast(kasane_cond_t* cond); /**< wakes all waiters */
 
+/** The most threads that a barrier counts. */
 #define KASANE_BARRIER_MAX 16777215u
 /** EINVAL: count is 0, or more than KASANE_BARRIER_MAX. */
 int kasane_barrier_init(kasane_barrier_t* barrier, uint32_t count);
@@ -842,6 +847,7 @@ int kasane_barrier_wait_phase(kasane_barrier_t* barrier, uint32_t phase);
 /** Arrives for the last time; later phases wait for one arrival less. EINVAL: all have dropped out. */
 int kasane_barrier_arrive_and_drop(kasane_barrier_t* barrier);
 
+/** Makes a lock that several readers or one writer have, unlocked. */
 int kasane_rwlock_init(kasane_rwlock_t* lock);
 int kasane_rwlock_destroy(kasane_rwlock_t* lock); /**< not while it is locked */
 /** waits for a share; afterwards sees what earlier writers did */
@@ -855,6 +861,7 @@ int kasane_rwlock_trywrlock(kasane_rwlock_t* lock);                         /**<
 int kasane_rwlock_timedwrlock(kasane_rwlock_t* lock, uint64_t deadline_ns); /**< as wrlock. ETIMEDOUT */
 int kasane_rwlock_wrunlock(kasane_rwlock_t* lock);                          /**< by the writer */
 
+/** The most permits that a semaphore has. */
 #define KASANE_SEM_MAX 1073741823u
 int kasane_sem_init(kasane_sem_t* sem, uint32_t permits); /**< EINVAL: more than KASANE_SEM_MAX */
 int kasane_sem_destroy(kasane_sem_t* sem);                /**< not while a thread waits */
@@ -865,6 +872,7 @@ int kasane_sem_timedwait(kasane_sem_t* sem, uint64_t deadline_ns); /**< as wait.
 /** Adds so many permits. EINVAL: there would be more than KASANE_SEM_MAX; nothing happens. */
 int kasane_sem_post(kasane_sem_t* sem, uint32_t permits);
 
+/** Makes a latch that opens when it has been counted down so often. */
 int kasane_latch_init(kasane_latch_t* latch, uint32_t expected);
 /** Not while a thread waits; a thread that has passed may destroy it at once. */
 int kasane_latch_destroy(kasane_latch_t* latch);
@@ -874,6 +882,7 @@ int kasane_latch_count_down(kasane_latch_t* latch, uint32_t n);
 int kasane_latch_wait(const kasane_latch_t* latch);
 int kasane_latch_trywait(const kasane_latch_t* latch); /**< EBUSY: it is not open */
 
+/** Makes, and ends, what kasane_call_once() looks at. */
 int kasane_once_init(kasane_once_t* once);
 int kasane_once_destroy(kasane_once_t* once);
 /**

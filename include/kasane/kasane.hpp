@@ -322,6 +322,7 @@ enum class view_access : int {
   read_write = KASANE_READ_WRITE,
   write_only = KASANE_WRITE_ONLY
 };
+/// For the constructor of view.
 inline constexpr view_access read_write = view_access::read_write;
 inline constexpr view_access write_only = view_access::write_only;
 

@@ -23,6 +23,7 @@
 
 namespace kasane {
 
+/// A text of at most kMost bytes, all within the object. A longer one throws error EINVAL.
 template <std::size_t kMost>
 class fixed_string {
   static_assert(kMost >= 1 && kMost <= 255, "its length is a byte");
@@ -79,9 +80,13 @@ static_assert(std::has_unique_object_representations_v<fixed_string<31>>);
 
 }  // namespace kasane
 
+// Doxygen 1.9 knows no such specialisation.
+
+/// @cond
 template <std::size_t kMost>
 struct std::hash<kasane::fixed_string<kMost>> {
   [[nodiscard]] std::size_t operator()(const kasane::fixed_string<kMost>& s) const noexcept {
     return std::hash<std::string_view>{}(s.view());
   }
 };
+/// @endcond

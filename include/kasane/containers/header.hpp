@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file The header of a kasane::deque or list, whose lock word is that of versioned.hpp, and how it is
+/// @file
+/// The header of a kasane::deque or list, whose lock word is that of versioned.hpp, and how it is
 /// changed. Not for programs.
 #pragma once
 
