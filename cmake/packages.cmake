@@ -36,7 +36,12 @@ set(same "(= ${PROJECT_VERSION})")
 kasane_package(runtime kasane "the library, and the kasane command")
 kasane_package(devel libkasane-dev "headers, CMake and pkg-config files" "kasane ${same}" libexpected-dev)
 kasane_package(apps kasane-apps "the applications of kasane run" "kasane ${same}")
-kasane_package(python python3-kasane "the Python package" "kasane ${same}" python3 python3-numpy)
+if(python IN_LIST installed)   # for this version of Python alone
+  execute_process(COMMAND "${KASANE_SYSTEM_PYTHON}" -c "import sys; major, minor = sys.version_info[:2]
+print(f'python3 (>= {major}.{minor}), python3 (<< {major}.{minor + 1})', end='')"
+    OUTPUT_VARIABLE python)
+endif()
+kasane_package(python python3-kasane "the Python package" "kasane ${same}" "${python}" python3-numpy)
 foreach(mpi openmpi mpich)
   kasane_package(${mpi} kasane-${mpi} "ranks joined by ${mpi}" "kasane ${same}")
   kasane_package(ga-${mpi} kasane-ga-${mpi} "Global Arrays programs of ${mpi}" "kasane-${mpi} ${same}")

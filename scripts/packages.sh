@@ -7,6 +7,7 @@
 #   FOLDER      where the roots and the packages go (default: build/packages)
 #   MIRROR=URL  of the suite, else debootstrap's own
 #   CCACHE=DIR  a folder of ccache's, shared with the root in which is built
+#   PACKAGES=DIR  a folder with packages of this suite, to be installed in place of making them
 #   KEEP=1      the roots stay, and are used again
 set -euo pipefail
 source=$(cd "$(dirname "$0")/.." && pwd)
@@ -45,18 +46,22 @@ fresh() {   # ROOT: Debian alone
   cp -a "$folder/bare" "$1"
 }
 
-here=/work/main   # as in no user's home, and the same for every build
-fresh "$folder/builds"
-say "what is needed for building: scripts/install-dependencies.sh --packages"
-mkdir -p "$folder/builds$here"
-(cd "$source" && git ls-files -z | tar --null -T - -c) | tar -x -C "$folder/builds$here"
-within "$folder/builds" "cd $here; apt-get install -y -qq ca-certificates ${CCACHE:+ccache} >/dev/null 2>&1
-  sh scripts/install-dependencies.sh --packages" >"$folder/log" 2>&1 || { tail -20 "$folder/log"; exit 1; }
-say "make deb"
-within "$folder/builds" "cd $here && make deb" >"$folder/build.log" 2>&1 ||
-  { tail -40 "$folder/build.log"; say "FAILED: $folder/build.log"; exit 1; }
+build() {
+  local here=/work/main   # the same for every build, for ccache
+  fresh "$folder/builds"
+  say "what is needed for building: scripts/install-dependencies.sh --packages"
+  mkdir -p "$folder/builds$here"
+  (cd "$source" && git ls-files -z | tar --null -T - -c) | tar -x -C "$folder/builds$here"
+  within "$folder/builds" "cd $here; apt-get install -y -qq ca-certificates ${CCACHE:+ccache} >/dev/null 2>&1
+    sh scripts/install-dependencies.sh --packages" >"$folder/log" 2>&1 || { tail -20 "$folder/log"; exit 1; }
+  say "make deb"
+  within "$folder/builds" "cd $here && make deb" >"$folder/build.log" 2>&1 ||
+    { tail -40 "$folder/build.log"; say "FAILED: $folder/build.log"; exit 1; }
+  cp "$folder/builds$here"/build/release/deb/*.deb "$folder"
+}
+
 rm -f "$folder"/*.deb
-cp "$folder/builds$here"/build/release/deb/*.deb "$folder"
+if [ -n "${PACKAGES:-}" ]; then cp "$PACKAGES"/*.deb "$folder"; else build; fi
 for package in "$folder"/*.deb; do
   echo "   $(basename "$package"), $(dpkg-deb -f "$package" Depends)"
 done
@@ -74,7 +79,7 @@ steps=(
   'kasane version'
   'g++ -std=c++20 hello.cpp -o hello $(pkg-config --cflags --libs kasane)'
   'kasane run -n 4 -- ./hello'
-  'kasane run -n 2 --dram 64M --spill /var/tmp -- cilksort -n 16M'
+  'kasane run -n 2 --dram 64M --spill /var/tmp -- cilksort --count 8000000'
   'kasane run -n 2 -- fib -n 20'
   'kasane info | head -3')
 [ -z "$(ls "$folder"/python3-kasane_*.deb 2>/dev/null)" ] ||
