@@ -3,7 +3,7 @@
 # Makes the Debian packages in a clean root of a distribution (`make deb` there), installs them in another,
 # and takes the README's first steps with them. Says each step as it is done. Needs root and debootstrap.
 # What git tracks is built. Each root takes 1 to 3 GB; they are removed in the end, and the packages stay.
-# Usage: packages.sh [SUITE [FOLDER]]   SUITE: bookworm, trixie, noble (default: this system's)
+# Usage: packages.sh [SUITE [FOLDER]]   SUITE: one that debootstrap knows here (default: this system's)
 #   FOLDER      where the roots and the packages go (default: build/packages)
 #   MIRROR=URL  of the suite, else debootstrap's own
 #   CCACHE=DIR  a folder of ccache's, shared with the root in which is built
