@@ -190,14 +190,6 @@ struct ArrayLayout {
   void load(const char* path, const char* type) const;
 };
 
-/// What a .npy file holds. In C's order; other files throw error EINVAL.
-struct NpyShape {
-  char type[16];  ///< NumPy's name of an element ("<f8")
-  std::size_t dimensions;
-  std::size_t extents[ArrayLayout::kMost];
-};
-/// In attached processes collective: rank 0 reads.
-NpyShape npy_shape(const char* path);
 /// Extents in a .npy file whose elements have that type; its number of dimensions must be `dimensions`. In
 /// attached processes collective: rank 0 reads.
 void npy_extents(const char* path, const char* type, std::size_t dimensions, std::size_t* extents);

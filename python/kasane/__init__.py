@@ -17,10 +17,11 @@ from ._array import Array
 from ._blocks import evaluate, lazy
 from ._creation import (
     arange, array, asarray, empty, empty_like, eye, from_dlpack, from_numpy, fromfunction, full, full_like,
-    identity, linspace, load, meshgrid, ones, ones_like, tril, triu, zeros, zeros_like,
+    identity, linspace, meshgrid, ones, ones_like, tril, triu, zeros, zeros_like,
 )
 from ._elementwise import *  # noqa: F403
 from ._errors import ArgumentError, Error
+from ._files import load, open_hdf5, open_memmap, open_zarr, save
 from ._indexing import argwhere, flatnonzero, nonzero, searchsorted, take, take_along_axis
 from ._info import (
     __array_api_version__, __array_namespace_info__, __version__, bool, can_cast, complex64, complex128, e,

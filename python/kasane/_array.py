@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The distributed array: what it is, its patches, this rank's part."""
 import functools
-import os
 
 import numpy as np
 
@@ -364,15 +363,6 @@ class Array(Operand):
                     _fill_around(self._view(first, last, True), self._core.ghosts, value)
 
         together("kasane.Array.fill", [self], text(value), work)
-
-    def save(self, path):
-        """Write all elements to a file of NumPy's format .npy, which rank 0 writes. Collective."""
-        if not self._plain:
-            raise ArgumentError(
-                22,
-                f"kasane: save of an array of shape {self._shape}, which has no dimension or no element",
-            )
-        self._core.save(os.fspath(path), np.lib.format.dtype_to_descr(self._dtype))
 
 
 def _sizes(given):

@@ -84,6 +84,7 @@ class Operand(np.lib.mixins.NDArrayOperatorsMixin):
     need be; and ``leaves``, the arrays that it reads."""
 
     __hash__ = None
+    files, chunks = (), None
 
     @property
     def ndim(self):
@@ -109,15 +110,25 @@ class Operand(np.lib.mixins.NDArrayOperatorsMixin):
 class Lazy(Operand):
     """Elements that are computed where and when they are needed: kasane.lazy(), kasane.evaluate()."""
 
+    deferred = True  # functions of it are expressions, too
+
     def __init__(self, shape, dtype, sources, block, key, into=None, pointwise=False):
         """block: of low and high. key: what ranks compare. into: block(low, high, out), which stores
         there."""
         self.shape, self.dtype, self.block, self._into = tuple(shape), np.dtype(dtype), block, into
-        self.leaves, self.keys = [], [key]
+        self.leaves, self.keys, self._files = [], [key], []
+        self.chunks = None  # of the file from which the elements come in the same order
         for s in sources:
+            self._files += s.files
+            self.chunks = self.chunks or (s.chunks if s.shape == self.shape else None)
             self.leaves += [a for a in s.leaves if not any(a is b for b in self.leaves)]
             self.keys.append(s.keys if isinstance(s, Lazy) else s.shape)
         self.pointwise = pointwise and all(s.pointwise for s in sources)
+
+    @property
+    def files(self):
+        """The arrays in files that it reads."""
+        return self._files
 
     def __repr__(self):
         return f"<kasane.lazy {self.dtype} {self.shape}>"
@@ -183,12 +194,14 @@ def pointwise(f, operands, options=None, name=None):
 # ---- passes ---------------------------------------------------------------------------------------------
 
 
-def distribution(shape, arrays):
-    """How an array of that shape is distributed that is made of some: as one of this shape; where they are in
-    tiles, in tiles of as many elements; else in blocks."""
+def distribution(shape, arrays, chunks=None):
+    """How an array of that shape is distributed that is made of some: as one of this shape; as a file is cut;
+    where they are in tiles, in tiles of as many elements; else in blocks."""
     for a in arrays:
         if a.shape == tuple(shape):
             return {**a.how, "ghosts": [], "periodic": False}
+    if chunks:
+        return {"tiles": chunks}
     volume = next((math.prod(a.tile) for a in arrays if a.how["tiles"] and math.prod(a.tile) > 1), None)
     if volume is None or not shape:
         return {}
@@ -210,7 +223,7 @@ def evaluate(x, out=None, casting="same_kind"):
     if isinstance(x, Array):
         return x if out is None else evaluate(lazy(x), out)
     if out is None:
-        out = Array(x.shape, x.dtype, **distribution(x.shape, x.leaves))
+        out = Array(x.shape, x.dtype, **distribution(x.shape, x.leaves, x.chunks))
     elif not isinstance(out, Array):
         raise TypeError("kasane: out= has to be a distributed array where an operand is one")
     elif out.shape != x.shape:
@@ -243,7 +256,7 @@ def lazy(a):
 
 def finished(x, *operands):
     """An array of the Lazy x; x itself where an operand is one."""
-    return x if any(isinstance(o, Lazy) for o in operands) else evaluate(x)
+    return x if any(isinstance(o, Lazy) and o.deferred for o in operands) else evaluate(x)
 
 
 def share(x, most=None):
@@ -255,9 +268,10 @@ def share(x, most=None):
                 yield from pieces(first, last, most)
             return
     if x.size:
-        for k, box in enumerate(pieces((0,) * x.ndim, x.shape, most)):
+        whole, cut = ((0,) * x.ndim, x.shape), x.chunks is not None
+        for k, box in enumerate(boxes_of_tiles(*whole, x.chunks) if cut else pieces(*whole, most)):
             if k % _core.ranks() == _core.rank():
-                yield box
+                yield from pieces(*box, most) if cut else (box,)
 
 
 def tile_of(x):

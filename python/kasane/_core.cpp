@@ -43,23 +43,6 @@ using NoGil = py::gil_scoped_release;
 
 [[noreturn]] void refuse(const std::string& text) { throw kasane::error(EINVAL, text.c_str()); }
 
-/// The system's error of a file: OSError in Python, whatever its code.
-struct FileError {
-  int code;
-  std::string text;
-};
-/// f(), whose errors that name the file become FileError, but for EINVAL: contents that do not fit.
-template <class F>
-void with_file(const std::string& path, const F& f) {
-  try {
-    f();
-  } catch (const kasane::error& e) {
-    const std::string text = e.what();
-    if (e.code() == EINVAL || text.find(path.substr(0, 300)) == std::string::npos) throw;  // of ranks
-    throw FileError{e.code(), text};
-  }
-}
-
 /// The memory of a Python object, as long as this lives. Made and destroyed with the GIL.
 class Buffer {
  public:
@@ -314,14 +297,6 @@ class Array {
     const NoGil free;
     kasane::detail::update_ghosts("kasane.Array.update_ghosts", layout_);
   }
-  void save(const std::string& path, const std::string& type) const {
-    const NoGil free;
-    with_file(path, [&] { layout_.save(path.c_str(), type.c_str()); });
-  }
-  void load(const std::string& path, const std::string& type) const {
-    const NoGil free;
-    with_file(path, [&] { layout_.load(path.c_str(), type.c_str()); });
-  }
   [[nodiscard]] bool distributed_as(const Array& other) const noexcept {
     const ArrayLayout &a = layout_, &b = other.layout_;
     const auto same = [&](const std::size_t* x, const std::size_t* y) {
@@ -449,14 +424,6 @@ void gemm(std::complex<double> alpha, const Array& a, const Array& b, std::compl
 #endif
 }
 
-/// What a .npy file holds: the shape and NumPy's name of the type. By all ranks; rank 0 reads.
-std::pair<Sizes, std::string> npy_shape(const std::string& path) {
-  const NoGil free;
-  kasane::detail::NpyShape s{};
-  with_file(path, [&] { s = kasane::detail::npy_shape(path.c_str()); });
-  return {sizes_of(s, s.extents), s.type};
-}
-
 // ---- the job ---------------------------------------------------------------------------------------------
 
 void attach(const std::optional<std::string>& mpi, std::uintptr_t communicator) {
@@ -546,8 +513,6 @@ PYBIND11_MODULE(_core, m) {
   py::register_exception_translator([](std::exception_ptr p) {
     try {
       if (p) std::rethrow_exception(p);
-    } catch (const FileError& e) {
-      set_value(py::reinterpret_borrow<py::object>(PyExc_OSError)(e.code, e.text));
     } catch (const kasane::error& e) {
       set_error(e);
     } catch (const kasane::out_of_memory& e) {
@@ -569,7 +534,6 @@ PYBIND11_MODULE(_core, m) {
   m.def("version", &kasane_version);
   m.def("has_blas", [] { return kHasBlas; });
   m.def("gemm", &gemm);
-  m.def("npy_shape", &npy_shape);
   py::class_<Box>(m, "Box")
       .def(py::init(&box_of))
       .def_property_readonly("first", [](const Box& b) { return sizes_of(b, b.first); })
@@ -589,8 +553,6 @@ PYBIND11_MODULE(_core, m) {
       .def("expect", &Array::expect)
       .def("view", &view_of)
       .def("update_ghosts", &Array::update_ghosts)
-      .def("save", &Array::save)
-      .def("load", &Array::load)
       .def("distributed_as", &Array::distributed_as)
       .def_property_readonly("tile", [](const Array& a) { return sizes_of(a.layout(), a.layout().tile); })
       .def_property_readonly("ghosts", [](const Array& a) { return sizes_of(a.layout(), a.layout().ghost); });

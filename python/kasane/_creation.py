@@ -2,15 +2,11 @@
 """What makes arrays: of nothing but numbers, of NumPy's arrays, of files. All of it is collective."""
 import math
 import operator
-import os
 
 import numpy as np
 
-from . import _core
 from ._array import Array
 from ._blocks import Lazy, Operand, WRITE_ONLY, evaluate, finished, pointwise, slices, together
-from ._errors import ArgumentError
-from ._job import _need
 
 
 def empty(shape, dtype=np.float64, device=None, **how):
@@ -74,7 +70,12 @@ def ones_like(x, dtype=None, device=None, **how):
 
 
 def array(values, dtype=None, device=None, **how):
-    """A new array with the elements of a NumPy array that all ranks give. Collective. See empty()."""
+    """A new array with the elements of a NumPy array that all ranks give, or of a distributed array, or of a
+    file. Collective. See empty()."""
+    if isinstance(values, Operand):
+        source = pointwise(lambda a: np.asarray(a).astype(dtype or values.dtype, copy=False), (values,),
+                           name="array")
+        return evaluate(source, Array(source.shape, source.dtype, **how) if how else None)
     values = np.asarray(values, dtype)
     a = Array(values.shape, values.dtype, **how)
 
@@ -117,22 +118,6 @@ def _plain(values):
 def from_dlpack(x, device=None, copy=None):
     """A new array of what another package has, which all ranks give. Collective."""
     return array(np.from_dlpack(x))
-
-
-def load(path, **how):
-    """A new array with the elements of a .npy file, which rank 0 reads. Collective. See empty().
-
-    Raises FileNotFoundError and the like at all ranks.
-    """
-    _need()
-    path = os.fspath(path)
-    shape, kind = _core.npy_shape(path)
-    if np.dtype(kind).newbyteorder("=") != np.dtype(kind):
-        raise ArgumentError(22, f"kasane.load: {path}: elements of type {kind}; give this machine's "
-                                "byte order")
-    a = Array(shape, kind, **how)
-    a._core.load(path, kind)
-    return a
 
 
 # ---- of indices -----------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ def permute_dims(x, axes=None):
 
     lazy = Lazy([x.shape[d] for d in axes], x.dtype, [x], block, ("permute_dims", axes))
     if isinstance(x, Lazy):
-        return lazy
+        return finished(lazy, x)
     how = {k: [v[d] for d in axes] for k, v in x.how.items() if k in ("tiles", "blocks") and v}
     return evaluate(lazy, Array(lazy.shape, x.dtype, **how))
 

@@ -161,20 +161,6 @@ NpyHeader checked_header(const Name& path, const char* type, std::size_t dimensi
                      std::to_string(dimensions) + "; load an array of as many dimensions");
   return h;
 }
-NpyShape shape_of(const Name& path) {
-  std::size_t bytes = 0;
-  const NpyHeader h = read_header(path, bytes);
-  check_order(path, h);
-  NpyShape s{};
-  s.dimensions = h.extents.size();
-  if (s.dimensions < 1 || s.dimensions > ArrayLayout::kMost)
-    refuse(path, "an array of " + std::to_string(s.dimensions) + " dimensions; give one of 1 to 8");
-  if (h.type.size() >= sizeof s.type) refuse(path, "elements of NumPy's type " + h.type);
-  h.type.copy(s.type, sizeof s.type - 1);
-  std::copy(h.extents.begin(), h.extents.end(), s.extents);
-  return s;
-}
-
 /// Removes the unfinished file, unless it has got its name.
 struct Unfinished {
   const Name& name;
@@ -238,13 +224,6 @@ Digest digest_of(const char* path, const char* type) {
 void ArrayLayout::save(const char* path, const char* type) const {
   const Bulk bulk("kasane::array::save", {this}, digest_of(path, type).value());
   by_one_rank([&] { save_by_caller(*this, path, type); });
-}
-
-NpyShape npy_shape(const char* path) {
-  ranks_meet("kasane::array::load", digest_of(path, ""));
-  NpyShape s{};
-  by_one_rank([&] { s = shape_of(Name("load", path)); }, &s, sizeof s);
-  return s;
 }
 
 void npy_extents(const char* path, const char* type, std::size_t dimensions, std::size_t* extents) {
