@@ -31,22 +31,24 @@ class Array(Operand):
     def __init__(self, shape, dtype=np.float64, *, tiles=None, blocks=None, ghosts=0, periodic=False):
         """See empty()."""
         _need()
-        shape = (shape,) if np.ndim(shape) == 0 else tuple(shape)
-        self._shape = tuple(int(n) for n in shape)
-        self._dtype = np.dtype(dtype).newbyteorder("=")
+        self._shape = tuple(map(int, shape if isinstance(shape, tuple) or np.ndim(shape) else (shape,)))
+        self._dtype = np.dtype(dtype)
+        if not self._dtype.isnative:
+            self._dtype = self._dtype.newbyteorder("=")
         if self._dtype.kind not in "biufc" or self._dtype.itemsize > 16 or self._dtype.char in "gG":
             raise TypeError(f"kasane: elements of type {np.dtype(dtype)}; use bool, integers, float16, "
                             "float32, float64, complex64 or complex128")
-        if any(n < 0 for n in self._shape):
+        if min(self._shape, default=0) < 0:
             raise ArgumentError(22, f"kasane: a shape of {self._shape}")
         if tiles is not None and blocks is not None:
             raise ArgumentError(22, "kasane: tiles and blocks; give one of them")
-        self.how = {"tiles": _sizes(tiles), "blocks": _sizes(blocks), "ghosts": _sizes(ghosts) or [],
+        self.how = {"tiles": _sizes(tiles), "blocks": _sizes(blocks), "ghosts": _sizes(ghosts or []),
                     "periodic": bool(periodic)}
         extents = [max(1, n) for n in self._shape] or [1]  # the layout has one element at least
         self._core = _core.Array(extents, self._dtype.itemsize, self.how["tiles"], self.how["blocks"],
                                  self.how["ghosts"], self.how["periodic"])
         self._plain = extents == list(self._shape)
+        self._format = _format(self._dtype)
 
     # ---- what it is ----
 
@@ -307,18 +309,19 @@ class Array(Operand):
 
     def _view(self, first, last, ghosts):
         extents = [e - b for b, e in zip(first, last)] or [1]
-        part = np.asarray(_core.Part(self._core, list(first) or [0], extents, _format(self._dtype), ghosts))
+        part = np.asarray(_core.Part(self._core, list(first) or [0], extents, self._format, ghosts))
         return part if self._shape else part.reshape(())
 
     def each_piece(self, access):
         """(low, high, view) for pieces of this rank's tiles, which are on their way."""
+        most = max(1, PIECE // self._dtype.itemsize)
         for first, last in self.tiles():
-            for low, high in pieces(first, last, max(1, PIECE // self._dtype.itemsize)):
+            for low, high in pieces(first, last, most):
                 yield low, high, self._here(low, high, access)
 
     def _here(self, low, high, access):
         """A view of a box in one tile of this rank; None: of another one."""
-        part = self._core.view(low or (0,), high or (1,), _format(self._dtype), access)
+        part = self._core.view(low or (0,), high or (1,), self._format, access)
         if part is None:
             return None
         return np.asarray(part) if self._shape else np.asarray(part).reshape(())
@@ -333,14 +336,12 @@ class Array(Operand):
 
     def block(self, low, high):
         """The elements of a box: in place where they are in one tile of this rank, else a copy."""
-        extents = tuple(e - b for b, e in zip(low, high))
-        if 0 in extents:
-            return np.empty(extents, self._dtype)
         view = self._here(low, high, READ)
         if view is not None:
             return view
-        out = np.empty(extents, self._dtype)
-        self._core.get(_core.Box(low or (0,), high or (1,), [True] * len(low) or [False]), out)
+        out = np.empty([e - b for b, e in zip(low, high)], self._dtype)
+        if out.size:
+            self._core.get(_core.Box(low or (0,), high or (1,), [True] * len(low) or [False]), out)
         return out
 
     def update_ghosts(self):
@@ -368,7 +369,7 @@ class Array(Operand):
 def _sizes(given):
     if given is None:
         return None
-    return [int(n) for n in ((given,) if np.ndim(given) == 0 else given)]
+    return list(map(int, given if isinstance(given, (list, tuple)) or np.ndim(given) else (given,)))
 
 
 def _fill_around(view, widths, value):

@@ -8,6 +8,7 @@
 
 A box is two tuples, the first index and the one behind the last.
 """
+import functools
 import math
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from . import _core
 from ._errors import ArgumentError
 
-PIECE = 256 << 10  # bytes of what is computed at once
+PIECE = 512 << 10  # bytes of what is computed at once
 READ, READ_WRITE, WRITE_ONLY = 0, 1, 2  # kasane_access
 
 
@@ -24,7 +25,7 @@ def together(call, arrays, values, work, length=0):
 
     An exception at one rank is raised there, and an Error that names the rank at the others.
     """
-    _core.meet(call[:47], [a._core for a in arrays], values + text(*(str(a.dtype) for a in arrays)))
+    _core.meet(call[:47], [a._core for a in arrays], values + "".join([a.dtype.char for a in arrays]).encode())
     failure, mine = None, bytes(length)
     try:
         mine = work() or mine
@@ -41,7 +42,8 @@ def together(call, arrays, values, work, length=0):
 
 def text(*values):
     """Bytes by which ranks compare what they were called with; of arrays the shapes and types."""
-    return repr([v if np.ndim(v) == 0 else (np.shape(v), str(v.dtype)) for v in values]).encode()
+    return repr([v if not isinstance(v, np.ndarray) else (v.shape, v.dtype.char) if v.ndim else v.item()
+                 for v in values]).encode()
 
 
 def slices(low, high):
@@ -51,6 +53,9 @@ def slices(low, high):
 def pieces(first, last, most):
     """The box cut along its first dimension that has several elements, into pieces of at most ``most``."""
     extents = [e - b for b, e in zip(first, last)]
+    if 0 < math.prod(extents) <= most:
+        yield tuple(first), tuple(last)
+        return
     d = next((d for d, n in enumerate(extents) if n > 1), len(extents) - 1)
     if d < 0:
         yield (), ()
@@ -112,17 +117,19 @@ class Lazy(Operand):
 
     deferred = True  # functions of it are expressions, too
 
-    def __init__(self, shape, dtype, sources, block, key, into=None, pointwise=False):
+    def __init__(self, shape, dtype, sources, block, key, into=None, pointwise=False, fresh=False):
         """block: of low and high. key: what ranks compare. into: block(low, high, out), which stores
-        there."""
+        there. fresh: nobody else has what block gives."""
+        self.fresh = fresh
         self.shape, self.dtype, self.block, self._into = tuple(shape), np.dtype(dtype), block, into
-        self.leaves, self.keys, self._files = [], [key], []
+        leaves, self.keys, self._files = {}, [key], []
         self.chunks = None  # of the file from which the elements come in the same order
         for s in sources:
             self._files += s.files
             self.chunks = self.chunks or (s.chunks if s.shape == self.shape else None)
-            self.leaves += [a for a in s.leaves if not any(a is b for b in self.leaves)]
+            leaves.update([(id(a), a) for a in s.leaves])
             self.keys.append(s.keys if isinstance(s, Lazy) else s.shape)
+        self.leaves = list(leaves.values())
         self.pointwise = pointwise and all(s.pointwise for s in sources)
 
     @property
@@ -146,6 +153,8 @@ class Lazy(Operand):
 
 def elements(x, low, high):
     """The elements of an operand, of what is broadcast, in a box; a number as it is."""
+    if isinstance(x, Operand) and len(x.shape) == len(low) and 1 not in x.shape:
+        return x.block(low, high)
     if not isinstance(x, (Operand, np.ndarray)) or (isinstance(x, np.ndarray) and x.ndim == 0):
         return x
     skip = len(low) - x.ndim
@@ -171,24 +180,48 @@ def broadcast_shape(call, *operands):
 
 def pointwise(f, operands, options=None, name=None):
     """The Lazy f(*operands), element by element; f: a ufunc, or a function of NumPy arrays and numbers."""
-    options = options or {}
-    name = name or f.__name__
-    shape = broadcast_shape(name, *operands)
-    tiny = [x if not isinstance(x, (Operand, np.ndarray)) or (isinstance(x, np.ndarray) and not x.ndim) else
-            np.empty((0,) * len(shape), x.dtype) if x.ndim else np.ones((1,) * len(shape), x.dtype)
-            for x in operands]
-    dtype = np.asarray(f(*tiny, **options)).dtype  # what does not fit is refused before the ranks meet
+    options, name, shape, kinds = options or {}, name or f.__name__, None, []
+    for x in operands if not options and isinstance(f, np.ufunc) else ():
+        if isinstance(x, Operand) and x.shape and (shape is None or x.shape == shape):
+            shape = x.shape
+        elif type(x) not in (bool, int, float, complex):
+            break
+        kinds.append(x.dtype if isinstance(x, Operand) else x)
+    if shape is not None and len(kinds) == len(operands):  # arrays of one shape, and numbers
+        dtype = _type_of(f, *kinds)
+    else:
+        shape = broadcast_shape(name, *operands)
+        dtype = _type_of_tiny(f, operands, options, shape)
+
+    # A block that an operand has computed for this one alone gets the result, which saves memory of its size.
+    elided = next((k for k, x in enumerate(operands) if isinstance(x, Lazy) and x.fresh and x.shape == shape
+                   and x.dtype == dtype), None) if isinstance(f, np.ufunc) and not options else None
 
     def block(low, high):
-        return np.asarray(f(*(elements(x, low, high) for x in operands), **options))
+        blocks = [elements(x, low, high) for x in operands]
+        return np.asarray(f(*blocks, **options) if elided is None else f(*blocks, out=blocks[elided]))
 
     def into(low, high, view):
-        f(*(elements(x, low, high) for x in operands), out=view, **options)
+        f(*[elements(x, low, high) for x in operands], out=view, **options)
 
     given = [x for x in operands if not isinstance(x, Operand)]
     sources = [x for x in operands if isinstance(x, Operand)]
     return Lazy(shape, dtype, sources, block, (name, text(*given), sorted(options.items(), key=str)),
-                into if isinstance(f, np.ufunc) else None, True)
+                into if isinstance(f, np.ufunc) else None, True, isinstance(f, np.ufunc))
+
+
+@functools.lru_cache(4096, typed=True)
+def _type_of(ufunc, *kinds):
+    """The type that a ufunc makes of arrays of these types, and of numbers of Python's, whose values count
+    before NumPy 2."""
+    return ufunc(*(np.empty(0, k) if isinstance(k, np.dtype) else k for k in kinds)).dtype
+
+
+def _type_of_tiny(f, operands, options, shape):
+    tiny = [x if not isinstance(x, (Operand, np.ndarray)) or (isinstance(x, np.ndarray) and not x.ndim) else
+            np.empty((0,) * len(shape), x.dtype) if x.ndim else np.ones((1,) * len(shape), x.dtype)
+            for x in operands]
+    return np.asarray(f(*tiny, **options)).dtype  # what does not fit is refused before the ranks meet
 
 
 # ---- passes ---------------------------------------------------------------------------------------------

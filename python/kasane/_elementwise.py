@@ -23,8 +23,7 @@ _SAME = (
 
 def call_ufunc(ufunc, inputs, out=None, options=None):
     """ufunc of arrays, element by element; into out where given. Collective."""
-    options = dict(options or {})
-    if options.pop("where", True) is not True:
+    if options and options.pop("where", True) is not True:
         raise TypeError("kasane: where= is not for distributed arrays; use kasane.where")
     if out is not None and any(o is not None and not isinstance(o, Operand) for o in out):
         raise TypeError("kasane: out= has to be a distributed array where an operand is one")
@@ -36,7 +35,7 @@ def call_ufunc(ufunc, inputs, out=None, options=None):
     expression = pointwise(ufunc, inputs, options)
     if outs[0] is None:
         return finished(expression, *inputs)
-    return evaluate(expression, outs[0], options.get("casting", "same_kind"))
+    return evaluate(expression, outs[0], (options or {}).get("casting", "same_kind"))
 
 
 def _function(name, ufunc):

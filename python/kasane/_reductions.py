@@ -6,6 +6,7 @@ was reduced), and the combination of two states, the earlier one first. States a
 errors of rounding grow with the logarithm of the number of elements.
 """
 import builtins
+import functools
 import math
 
 import numpy as np
@@ -41,6 +42,16 @@ class _Partial:
                 state = self._combine(earlier, state)
             merge(self._combine, seen, total, slices(*box), np.ones(state[0].shape, bool), state)
         return seen, total
+
+
+    def whole(self, box, n):
+        """Whether there is any state of a box, and the state, as bytes; n: of these."""
+        if box not in self._stacks:
+            return bytes(n)
+        state, *others = [s for _, s in reversed(self._stacks[box])]
+        for earlier in others:
+            state = self._combine(earlier, state)
+        return b"".join([b"\1", *(s.tobytes() for s in state)])
 
 
 def merge(combine, seen, total, at, some, state):
@@ -82,29 +93,54 @@ def reduce(
     kept = tuple(1 if d in axes else n for d, n in enumerate(x.shape))
     shape = kept if keepdims else tuple(n for d, n in enumerate(x.shape) if d not in axes)
     key = repr(
-        [call, axes, shape, str(dtype), *(k.keys for k in (x, *others) if isinstance(k, Lazy))]
+        [call, axes, shape, dtype.char, *(k.keys for k in (x, *others) if isinstance(k, Lazy))]
     ).encode()
     reads = list(x.leaves) + [a for o in others if isinstance(o, Operand) for a in o.leaves]
     if empty is None and 0 in (x.shape[d] for d in axes) and math.prod(kept):
         raise ValueError(f"zero-size array to reduction operation {call} which has no identity")
 
+    one = ((0,) * x.ndim, (1,) * x.ndim) if len(axes) == x.ndim else None
+
     def partial(boxes):
         part = _Partial(combine)
-        with np.errstate(all="ignore"):
-            for low, high in boxes:
-                state = block_state(low, x.block(low, high), *(elements(o, low, high) for o in others))
-                part.add(_reduced((low, high), axes), state)
+        for low, high in boxes:
+            state = block_state(low, x.block(low, high), *[elements(o, low, high) for o in others])
+            part.add(one or _reduced((low, high), axes), state)
         return part
 
     def done(seen, total):
-        with np.errstate(all="ignore"):
-            values = np.asarray(finish(*total)).astype(dtype, copy=False)
-            return values if empty is None or seen.all() else np.where(seen, values, dtype.type(empty))
+        values = np.asarray(finish(*total)).astype(dtype, copy=False)
+        return values if empty is None or seen.all() else np.where(seen, values, dtype.type(empty))
 
-    each = builtins.sum(np.dtype(k).itemsize for k in kinds) + 1
-    if math.prod(kept) * each <= _SMALL:
-        return _small(call, x, kept, shape, key, reads, partial, done, combine, kinds, out)
-    return _large(call, x, axes, kept, shape, key, reads, partial, done, kinds, dtype, out)
+    each = builtins.sum([k.itemsize for k in kinds]) + 1
+    with np.errstate(all="ignore"):
+        if math.prod(kept) * each <= _SMALL:
+            collect = _number if one and out is None else _small
+            return collect(call, x, kept, shape, key, reads, partial, done, combine, kinds, out)
+        return _large(call, x, axes, kept, shape, key, reads, partial, done, kinds, dtype, out)
+
+
+def _number(call, x, kept, shape, key, reads, partial, done, combine, kinds, _):
+    """All elements become one state, of which every rank has its own; all of them combine all."""
+    length = 1 + builtins.sum([k.itemsize for k in kinds])
+    total = None
+    for theirs in together(f"kasane: {call}", reads, key,
+                           lambda: partial(share(x)).whole(((0,) * x.ndim, kept), length), length):
+        if theirs[0]:
+            state = _states(theirs, kinds, kept, 1)
+            total = state if total is None else combine(total, state)
+    seen = np.ones(kept, bool) if total else np.zeros(kept, bool)
+    values = done(seen, total or tuple(np.zeros(kept, k) for k in kinds)).reshape(shape)
+    return array(values) if shape else values[()]
+
+
+def _states(theirs, kinds, kept, at):
+    """The arrays of a state of which a rank has sent the bytes from ``at`` on."""
+    n, state = math.prod(kept), []
+    for k in kinds:
+        state.append(np.frombuffer(theirs, k, n, at).reshape(kept))
+        at += state[-1].nbytes
+    return tuple(state)
 
 
 def _small(call, x, kept, shape, key, reads, partial, done, combine, kinds, out):
@@ -115,23 +151,17 @@ def _small(call, x, kept, shape, key, reads, partial, done, combine, kinds, out)
         seen, total = partial(share(x)).total(kept, kinds)
         return b"".join([seen.tobytes(), *(t.tobytes() for t in total)])
 
-    length = n * (1 + builtins.sum(np.dtype(k).itemsize for k in kinds))
+    length = n * (1 + builtins.sum([k.itemsize for k in kinds]))
     seen, total = np.zeros(kept, bool), tuple(np.zeros(kept, k) for k in kinds)
     for theirs in together(f"kasane: {call}", reads, key, work, length):
-        some, at, state = np.frombuffer(theirs, bool, n).reshape(kept), n, []
-        for k in kinds:
-            state.append(np.frombuffer(theirs, k, n, at).reshape(kept))
-            at += state[-1].nbytes
-        with np.errstate(all="ignore"):
-            merge(combine, seen, total, ..., some, tuple(state))
+        some = np.frombuffer(theirs, bool, n).reshape(kept)
+        merge(combine, seen, total, ..., some, _states(theirs, kinds, kept, n))
     values = done(seen, total).reshape(shape)
     if out is not None:
         out.put(..., values)  # by every rank, the same
         _core.barrier()
         return out
-    return (
-        values if not shape and isinstance(values, np.generic) else values[()] if not shape else array(values)
-    )
+    return array(values) if shape else values[()]
 
 
 def _large(call, x, axes, kept, shape, key, reads, partial, done, kinds, dtype, out):
@@ -172,7 +202,7 @@ def by_ufunc(ufunc, x, axis=None, dtype=None, keepdims=False, out=None):
         raise TypeError(f"kasane: {ufunc.__name__}.reduce depends on the order of elements, and ranks "
                         f"combine their parts; there are {', '.join(u.__name__ for u in ASSOCIATIVE)}")
     options = {} if dtype is None else {"dtype": dtype}
-    kind = ufunc.reduce(np.empty(1, x.dtype), **options).dtype
+    kind = _kind_of(ufunc, x.dtype, dtype)
     axes = _axes(axis, x.ndim)
     identity = ufunc.identity
 
@@ -181,6 +211,11 @@ def by_ufunc(ufunc, x, axis=None, dtype=None, keepdims=False, out=None):
 
     return reduce(ufunc.__name__, x, axes, keepdims, [kind], state, lambda s, t: (ufunc(s[0], t[0]),),
                   lambda s: s, kind, identity, out=out)
+
+
+@functools.lru_cache(None)
+def _kind_of(ufunc, kind, dtype):
+    return ufunc.reduce(np.empty(1, kind), dtype=dtype).dtype
 
 
 def sum(x, axis=None, dtype=None, out=None, keepdims=False):  # noqa: A001

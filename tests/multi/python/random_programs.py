@@ -227,7 +227,7 @@ def limits(small):
     """What is cut into pieces, runs and results of some size is so in small arrays, too."""
     from kasane import _array, _blocks, _indexing, _linalg, _reductions, _sorting
     for module in (_array, _blocks, _indexing, _linalg, _reductions):
-        module.PIECE = 160 if small else 256 << 10
+        module.PIECE = 160 if small else 512 << 10
     _reductions._SMALL = 100 if small else 1 << 20
     _sorting._RUN = 320 if small else 32 << 20
 
