@@ -25,7 +25,8 @@ def together(call, arrays, values, work, length=0):
 
     An exception at one rank is raised there, and an Error that names the rank at the others.
     """
-    _core.meet(call[:47], [a._core for a in arrays], values + "".join([a.dtype.char for a in arrays]).encode())
+    types = "".join([a.dtype.char for a in arrays])
+    _core.meet(call[:47], [a._core for a in arrays], values + types.encode())
     failure, mine = None, bytes(length)
     try:
         mine = work() or mine

@@ -75,7 +75,8 @@ class Stored(Lazy):
     def __setitem__(self, index, values):
         if not isinstance(values, Operand):
             if self._writer:
-                raise TypeError(f"kasane: {self!r} is written by all ranks in turn: store a distributed array")
+                raise TypeError(
+                    f"kasane: {self!r} is written by all ranks in turn: store a distributed array")
             self._source[index] = values
             self._kept = None
             return
@@ -217,8 +218,8 @@ def _header(call, path):
         except (ValueError, KeyError):
             dtype = None
         if dtype is None or dtype.kind not in "biufc" or dtype.itemsize > 16:
-            raise ArgumentError(22, f"kasane.{call}: {path} is no .npy file of format 1.0 or 2.0 with elements "
-                                    "of one type; write it by numpy.save")
+            raise ArgumentError(22, f"kasane.{call}: {path} is no .npy file of format 1.0 or 2.0 with "
+                                    "elements of one type; write it by numpy.save")
         begin = file.tell()
         if os.fstat(file.fileno()).st_size < begin + math.prod(shape) * dtype.itemsize:
             raise OSError(errno.EIO, "it was cut off; write it again")

@@ -173,7 +173,8 @@ def zarr():
 
 def missing():
     """A package that is not installed is named, with how to get it."""
-    for name, call in (("h5py", lambda: kasane.open_hdf5("x.h5", "y")), ("zarr", lambda: kasane.open_zarr("x"))):
+    for name, call in (("h5py", lambda: kasane.open_hdf5("x.h5", "y")),
+                       ("zarr", lambda: kasane.open_zarr("x"))):
         had = sys.modules.pop(name, None)
         sys.modules[name] = None
         refused(ImportError, f"pip install {name}", call)
