@@ -37,6 +37,7 @@ from ._manipulation import (
 )
 from ._reductions import (all, allclose, any, argmax, argmin, array_equal, count_nonzero, cumprod, cumsum,
                           cumulative_prod, cumulative_sum, dot, max, mean, min, prod, std, sum, var)
+from ._remote import start
 from ._sorting import argsort, isin, sort, unique, unique_all, unique_counts, unique_inverse, unique_values
 
 __all__ = sorted({name for name in globals() if not name.startswith("_")} | set(_elementwise.__all__))

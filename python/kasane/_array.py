@@ -5,7 +5,7 @@ import functools
 import numpy as np
 
 from . import _core
-from ._blocks import PIECE, READ, WRITE_ONLY, Operand, pieces, slices, text, together
+from ._blocks import PIECE, READ, WRITE_ONLY, Operand, pieces, slices, text, together, tracked
 from ._errors import ArgumentError
 from ._index import Elements, Stepped, parse
 from ._job import _need
@@ -90,9 +90,9 @@ class Array(Operand):
         return 1, 0  # this machine's memory
 
     def __iter__(self):
-        if not self._shape:
+        if not self.shape:
             raise TypeError("iteration over an array without dimensions")
-        return (self[i] for i in range(self._shape[0]))
+        return (self[i] for i in range(self.shape[0]))
 
     def __contains__(self, value):
         return bool((self == value).any())
@@ -314,6 +314,9 @@ class Array(Operand):
 
     def each_piece(self, access):
         """(low, high, view) for pieces of this rank's tiles, which are on their way."""
+        return tracked(self._pieces(access), self)
+
+    def _pieces(self, access):
         most = max(1, PIECE // self._dtype.itemsize)
         for first, last in self.tiles():
             for low, high in pieces(first, last, most):

@@ -15,6 +15,7 @@ import numpy as np
 
 from . import _core
 from ._errors import ArgumentError
+from ._progress import Pass, watched, within
 
 PIECE = 512 << 10  # bytes of what is computed at once
 READ, READ_WRITE, WRITE_ONLY = 0, 1, 2  # kasane_access
@@ -29,7 +30,7 @@ def together(call, arrays, values, work, length=0):
     _core.meet(call[:47], [a._core for a in arrays], values + types.encode())
     failure, mine = None, bytes(length)
     try:
-        mine = work() or mine
+        mine = within(call, work) or mine
     except BaseException as e:
         failure = e
     said = None if failure is None else f"{type(failure).__name__}: {failure}"
@@ -295,6 +296,15 @@ def finished(x, *operands):
 
 def share(x, most=None):
     """This rank's boxes of an operand: where its elements lie, or those of an array of its shape."""
+    return tracked(_share(x, most), x)
+
+
+def tracked(boxes, x):
+    """This rank's boxes of an operand, of which rank 0 tells how far it is."""
+    return watched(boxes, x.size // _core.ranks()) if Pass.show and _core.rank() == 0 else boxes
+
+
+def _share(x, most):
     most = max(1, PIECE // x.dtype.itemsize) if most is None else most
     for a in x.leaves:
         if a.shape == x.shape:

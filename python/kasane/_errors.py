@@ -9,6 +9,9 @@ class Error(RuntimeError):
         super().__init__(text)
         self.errno = errno
 
+    def __reduce__(self):
+        return type(self), (self.errno, str(self))
+
 
 class ArgumentError(Error, ValueError):
     """Arguments that do not fit: an index, a shape, a distribution; or ranks that give different ones."""

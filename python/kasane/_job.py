@@ -11,7 +11,7 @@ from . import _core
 from ._errors import Error
 
 # Variables by which a launcher tells a process that it has started ranks, and whose launcher it is.
-_LAUNCHERS = {"OMPI_COMM_WORLD_SIZE": "openmpi", "PMI_SIZE": "mpich"}
+LAUNCHERS = {"OMPI_COMM_WORLD_SIZE": "openmpi", "PMI_SIZE": "mpich"}
 # What attach() takes beside comm: docs/guide/options.md, without KASANE_.
 _OPTIONS = (
     "bind", "check", "debug", "dram", "faults", "globals", "globals_of", "issue", "job_key", "log", "main",
@@ -33,12 +33,7 @@ def attach(comm=None, **options):
     Raises TypeError: an option that is none; Error: attached already; ArgumentError: an option's value or an
     MPI that does not fit.
     """
-    for name in options:
-        if name not in _OPTIONS:
-            near = difflib.get_close_matches(name, _OPTIONS, 1)
-            raise TypeError(
-                f"kasane.attach: {name} is no option" + (f"; did you mean {near[0]}?" if near else "")
-            )
+    check_options("attach", options)
     if _core.attached():
         raise Error(1, "kasane.attach: the process has joined a job already, as the first use of the package "
                        "does; call attach before, or detach()")
@@ -53,6 +48,16 @@ def attach(comm=None, **options):
         raise
     if _core.ranks() > 1:
         _end_job_at_exceptions()
+
+
+def check_options(call, options):
+    """Raises TypeError: a name that is no option."""
+    for name in options:
+        if name not in _OPTIONS:
+            near = difflib.get_close_matches(name, _OPTIONS, 1)
+            raise TypeError(
+                f"kasane.{call}: {name} is no option" + (f"; did you mean {near[0]}?" if near else "")
+            )
 
 
 def _attach(comm):
@@ -119,7 +124,7 @@ def _name_of(version):
 def _start_mpi():
     """MPI_Init of the launcher's MPI, through the library's module for it, which is linked to that MPI."""
     global _started
-    name = next((mpi for variable, mpi in _LAUNCHERS.items() if variable in os.environ), None)
+    name = next((mpi for variable, mpi in LAUNCHERS.items() if variable in os.environ), None)
     if name is None or _started is not None:
         return
     module = os.path.join(os.path.dirname(_core.library_file()), "kasane", f"kasane-mpi-{name}.so")
