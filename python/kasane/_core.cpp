@@ -6,6 +6,7 @@
 // Python objects is held by their buffers.
 #include <dlfcn.h>
 #include <kasane/kasane.h>
+#include <pthread.h>
 #include <pybind11/complex.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -42,6 +43,18 @@ using kasane::detail::ArrayLayout;
 using NoGil = py::gil_scoped_release;
 
 [[noreturn]] void refuse(const std::string& text) { throw kasane::error(EINVAL, text.c_str()); }
+
+/// Whether this process has been forked from one that was attached. It shares that one's memory, and has none
+/// of its threads: whatever it did would change the job behind its back, or wait for ever.
+std::atomic<bool> g_forked = false;
+
+void check_process() {
+  if (g_forked)
+    throw kasane::error(
+        EPERM,
+        "kasane: this process was forked by one that has joined a job, and has no part in it; "
+        "give it NumPy arrays, or start it anew (multiprocessing's \"spawn\")");
+}
 
 /// The memory of a Python object, as long as this lives. Made and destroyed with the GIL.
 class Buffer {
@@ -216,6 +229,7 @@ class Array {
   Array(const Array&) = delete;
   Array& operator=(const Array&) = delete;
   ~Array() {
+    if (g_forked) return;
     const NoGil free;
     layout_.release();
   }
@@ -294,6 +308,7 @@ class Array {
     layout_.expect(first.data(), last.data(), static_cast<kasane::view_access>(access));
   }
   void update_ghosts() const {
+    check("kasane.Array.update_ghosts");
     const NoGil free;
     kasane::detail::update_ghosts("kasane.Array.update_ghosts", layout_);
   }
@@ -305,13 +320,17 @@ class Array {
     return a.dimensions == b.dimensions && same(a.extents, b.extents) && same(a.tile, b.tile) &&
            same(a.grid, b.grid);
   }
-  void check(const char* call) const { layout_.check_attached(call); }
+  void check(const char* call) const {
+    check_process();
+    layout_.check_attached(call);
+  }
 
  private:
   static ArrayLayout make(const Sizes& extents, std::size_t element_bytes, const std::optional<Sizes>& tiles,
                           const std::optional<Sizes>& blocks, const Sizes& ghosts, bool periodic) {
     if (extents.empty() || extents.size() > kasane::array_dimensions_max)
       refuse("kasane: an array of " + std::to_string(extents.size()) + " dimensions; give 1 to 8");
+    check_process();
     const NoGil free;
     return ArrayLayout::make(extents.size(), extents.data(), element_bytes, distribution_of(tiles, blocks),
                              ghosts_of(ghosts, periodic));
@@ -347,6 +366,7 @@ class Part {
  public:
   Part(std::shared_ptr<Array> array, const Sizes& first, Sizes extents, std::string format, bool ghosts)
       : array_(std::move(array)), extents_(std::move(extents)), format_(std::move(format)) {
+    check_process();
     const ArrayLayout& l = array_->layout();
     at_ = l.address(first.data()) - (ghosts ? l.origin_bytes : 0);
     for (std::size_t d = 0; d < extents_.size(); ++d) {
@@ -403,6 +423,7 @@ py::object view_of(const std::shared_ptr<Array>& array, const Sizes& first, cons
 /// c = alpha a b + beta c.
 void gemm(std::complex<double> alpha, const Array& a, const Array& b, std::complex<double> beta,
           const Array& c, char kind) {
+  check_process();
 #ifdef KASANE_HAVE_BLAS
   const NoGil free;
   const auto multiply = [&](auto one, auto two) {
@@ -427,22 +448,26 @@ void gemm(std::complex<double> alpha, const Array& a, const Array& b, std::compl
 // ---- the job ---------------------------------------------------------------------------------------------
 
 void attach(const std::optional<std::string>& mpi, std::uintptr_t communicator) {
+  check_process();
   const NoGil free;
   const kasane_attach_options_t options{mpi ? mpi->c_str() : nullptr,
                                         reinterpret_cast<const void*>(communicator)};
   kasane::detail::check(kasane_attach(&options));
 }
 void detach() {
+  check_process();
   const NoGil free;
   kasane::detail::check(kasane_detach());
 }
 void barrier() {
+  check_process();
   const NoGil free;
   kasane::detail::check(kasane_ranks_barrier());
 }
 /// The bytes that exchange(all) collects of every rank, `each` of them, without the GIL.
 template <class F>
 std::vector<py::bytes> of_all_ranks(std::size_t each, const F& exchange) {
+  check_process();
   std::string all(each * kasane::ranks(), '\0');
   {
     const NoGil free;
@@ -461,6 +486,7 @@ std::vector<py::bytes> allgather(const std::string& mine) {
 /// The begin of an operation that the package does itself, by every rank; its end.
 void meet(const std::string& call, const std::vector<std::shared_ptr<Array>>& arrays,
           const std::string& values) {
+  check_process();
   const NoGil free;
   kasane::detail::Digest digest;
   for (const auto& a : arrays) {
@@ -529,6 +555,8 @@ PYBIND11_MODULE(_core, m) {
   m.def("allgather", &allgather);
   m.def("meet", &meet);
   m.def("end", &end);
+  ::pthread_atfork(nullptr, nullptr, [] { g_forked = g_forked || kasane_attached() != 0; });
+  m.def("forked", [] { return g_forked.load(); });
   m.def("views", [] { return g_views.load(); });
   m.def("library_file", &library_file);
   m.def("version", &kasane_version);

@@ -18,6 +18,11 @@ _OPTIONS = (
     "main_stack", "malloc", "map", "mpi", "new", "progress", "ranks", "show_binding", "slots", "space",
     "spill", "stack", "stats", "tag_output", "threads", "trace", "transport", "workers",
 )
+# By which a process knows that one that has joined a job has started it: the launcher's variables are not its
+# own, and it is a job by itself.
+_RANK = "_KASANE_PYTHON_RANK"
+_OF_LAUNCHERS = ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_SIZE", "PMI_RANK", "PMI_FD",
+                 "PMIX_RANK", "KASANE_MPI")
 _started = None  # the MPI's library, if this package has initialised it
 
 
@@ -47,6 +52,7 @@ def attach(comm=None, **options):
             os.environ.pop(name) if value is None else os.environ.update({name: value})
         raise
     if _core.ranks() > 1:
+        os.environ[_RANK] = str(os.getpid())
         _end_job_at_exceptions()
 
 
@@ -62,6 +68,9 @@ def check_options(call, options):
 
 def _attach(comm):
     mpi4py = sys.modules.get("mpi4py.MPI")
+    if comm is None and os.environ.get(_RANK, str(os.getpid())) != str(os.getpid()):
+        for variable in _OF_LAUNCHERS:
+            os.environ.pop(variable, None)
     if comm is not None:
         if mpi4py is None:
             raise TypeError("kasane.attach: comm is a communicator of mpi4py; import mpi4py.MPI")
@@ -141,6 +150,8 @@ def _start_mpi():
 
 
 def _finalize(mpi):
+    if _core.forked():
+        return  # the MPI is the parent's
     over = ctypes.c_int()
     mpi.MPI_Finalized(ctypes.byref(over))
     if not over.value:

@@ -201,8 +201,8 @@ class Job:
     def call(self, what, arguments, options, of_rank=None):
         """What a call gives at rank 0. of_rank: only that one does it."""
         if os.getpid() != self._process_of:
-            raise Error(1, "kasane: a forked process does not drive its parent's ranks; kasane.start() starts "
-                           "others")
+            raise Error(1, "kasane: a forked process does not drive its parent's ranks; kasane.start() "
+                           "starts others")
         with self._lock:
             if self._process is None:
                 raise Error(1, "kasane: the ranks have ended; kasane.start() starts others")
@@ -333,7 +333,8 @@ def start(ranks=None, **options):
     for module in (kasane, kasane.linalg, kasane.fft, kasane.random):
         for name in module.__all__:
             f = getattr(module, name)
-            if isinstance(f, types.FunctionType) and f.__module__ not in (_info.__name__, _job.__name__, __name__):
+            here = f.__module__ if isinstance(f, types.FunctionType) else __name__
+            if here not in (_info.__name__, _job.__name__, __name__):
                 _replace(module, name, _forward(job, module.__name__, name, f))
     _replace(kasane, "Array", Remote)
     _replace(kasane, "rank", lambda: 0)

@@ -60,7 +60,8 @@ class Server:
         try:
             data = _wire.packed((how, value), self.number_of)
         except Exception as failure:
-            text = f"{type(value).__name__}: {value}" if how == "failed" else f"a result is not sent: {failure}"
+            text = f"{type(value).__name__}: {value}" if how == "failed" else \
+                f"a result is not sent: {failure}"
             data = _wire.packed(("failed", RuntimeError(text)), self.number_of)
         if _core.rank() != 0:
             data = _wire.packed((how, str(value) if how == "failed" else None), self.number_of)

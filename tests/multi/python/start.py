@@ -70,8 +70,9 @@ def used():
     for ours, right in ((a + 1, x + 1), (2 * a, 2 * x), (a @ a.T, x @ x.T), (np.exp(a), np.exp(x)),
                         (np.sum(a, axis=0), x.sum(axis=0)), (a[a > 7], x[x > 7]), (a ** 2, x ** 2),
                         (kasane.linalg.norm(a, axis=1), np.linalg.norm(x, axis=1)), (a.T, x.T),
-                        (kasane.where(a > 3, a, -1), np.where(x > 3, x, -1)), (a.reshape(2, -1), x.reshape(2, -1)),
-                        (copy.deepcopy(a), x), (copy.copy(a), x), (kasane.concat([a, a]), np.concatenate([x, x])),
+                        (kasane.where(a > 3, a, -1), np.where(x > 3, x, -1)),
+                        (a.reshape(2, -1), x.reshape(2, -1)), (copy.deepcopy(a), x), (copy.copy(a), x),
+                        (kasane.concat([a, a]), np.concatenate([x, x])),
                         (kasane.evaluate(kasane.lazy(a) * 2 - a), x)):
         assert np.allclose(ours[...], right), right
     assert a.sum() == x.sum() and np.linalg.norm(a) == np.linalg.norm(x) and a.argmax() == 19
@@ -294,7 +295,8 @@ def killed():
 def exits():
     """A script that ends without detach, and one that raises."""
     for end, status in (("", 0), ("1 / 0", 1), ("sys.exit(3)", 3)):
-        text = f"import kasane, sys\nkasane.start(ranks=2)\na = kasane.ones(5)\nprint(a.sum(), flush=True)\n{end}"
+        text = "import kasane, sys\nkasane.start(ranks=2)\na = kasane.ones(5)\n" \
+               f"print(a.sum(), flush=True)\n{end}"
         done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=90,
                               check=False)
         assert done.returncode == status and "5.0" in done.stdout, (done.stdout, done.stderr)
