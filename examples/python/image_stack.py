@@ -37,4 +37,5 @@ def draw(axes):
 
 figure("image_stack", draw)
 if kasane.rank() == 0:
-    print(f"mean {background[...].mean():.1f}, brightest {image.max():.0f}, last at column {moved[-1]}: passed")
+    print(f"mean {background[...].mean():.1f}, brightest {image.max():.0f}, "
+          f"last at column {moved[-1]}: passed")

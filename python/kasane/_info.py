@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Types of elements, constants, and what this package is."""
 import builtins
+import importlib.util
 import os
+import shutil
 
 import numpy as np
 
@@ -62,11 +64,16 @@ def iinfo(type_):
 
 def show_config():
     """Prints the versions, and where the package's library is."""
-    print(f"kasane {__version__}\nlibrary: {_core.library_file()}\npackage: {os.path.dirname(__file__)}\n"
+    library = os.path.realpath(_core.library_file())
+    print(f"kasane {__version__}\nlibrary: {library}\npackage: {os.path.dirname(__file__)}\n"
           f"numpy: {np.__version__}\nblas: {'yes' if _core.has_blas() else 'no'}")
-    for mpi in ("openmpi", "mpich"):
-        module = os.path.join(os.path.dirname(_core.library_file()), "kasane", f"kasane-mpi-{mpi}.so")
-        print(f"{mpi}: {module if os.path.exists(module) else 'no module'}")
+    for mpi, package in (("openmpi", "openmpi-bin"), ("mpich", "mpich")):
+        module = os.path.join(os.path.dirname(library), "kasane", f"kasane-mpi-{mpi}.so")
+        found = shutil.which(f"mpirun.{mpi}") or shutil.which("mpirun")
+        print(f"{mpi}: {module if os.path.exists(module) else 'no module of this build'}"
+              f"{'' if found else f', but no mpirun on the PATH (Debian: {package})'}")
+    for name in ("h5py", "zarr"):
+        print(f"{name}: {'yes' if importlib.util.find_spec(name) else f'no (pip install {name})'}")
 
 
 class _Info:

@@ -17,8 +17,9 @@ def norm(x):
 def refused_in_child(_):
     """A child that multiprocessing has forked has no part in the job, and does not wait for it."""
     said = []
-    for f in (lambda: ARRAYS[0][3], lambda: ARRAYS[0].sum(), lambda: ARRAYS[0].put(3, 1), lambda: kasane.ones(5),
-              kasane.barrier, kasane.detach, lambda: ARRAYS[0].local, lambda: ARRAYS[0].update_ghosts()):
+    for f in (lambda: ARRAYS[0][3], lambda: ARRAYS[0].sum(), lambda: ARRAYS[0].put(3, 1),
+              lambda: kasane.ones(5), kasane.barrier,
+              kasane.detach, lambda: ARRAYS[0].local, lambda: ARRAYS[0].update_ghosts()):
         try:
             f()
             said.append("not refused")
@@ -99,7 +100,7 @@ def threads():
 
 
 def callbacks():
-    """Exceptions of callbacks: at the rank that raised as they are, at others with its text; then all goes on."""
+    """Exceptions of callbacks: at the rank that raised as they are, at others with its text. All goes on."""
     last = kasane.ranks() - 1
     for kind in (ZeroDivisionError, KeyboardInterrupt, SystemExit, MemoryError):
         def fails(i, kind=kind):

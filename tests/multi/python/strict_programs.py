@@ -47,7 +47,8 @@ def step(random, a):
     names += ["tril", "matrix_transpose", "vecdot"] if n > 1 and kind != "b" else []
     name = str(random.choice(names))
     if name in ("sum", "prod", "mean", "var", "std", "max", "min", "any", "all", "count_nonzero"):
-        return name, ("a",), {"axis": None if random.integers(2) else axis, "keepdims": bool(random.integers(2))}
+        chosen = None if random.integers(2) else axis
+        return name, ("a",), {"axis": chosen, "keepdims": bool(random.integers(2))}
     if name in ("argmax", "argmin"):
         return name, ("a",), {"axis": axis if random.integers(2) else None}
     if name in ("sort", "argsort"):
@@ -134,7 +135,8 @@ def program(seed):
             assert not several or len(got) == len(want), said[-1]
             for g, w in zip(got if several else [got], want if several else [want]):
                 compared(said[-1], g, w)
-                if isinstance(g, kasane.Array) and g.size < 1000 and g.ndim < 5 and np.asarray(w).dtype in TYPES:
+                if isinstance(g, kasane.Array) and g.size < 1000 and g.ndim < 5 and \
+                        np.asarray(w).dtype in TYPES:
                     pairs.append((g, w))
     except BaseException:
         print(f"rank {kasane.rank()}, seed {seed}: {said}", file=sys.stderr, flush=True)
