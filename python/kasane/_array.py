@@ -42,7 +42,7 @@ class Array(Operand):
             raise ArgumentError(22, f"kasane: a shape of {self._shape}")
         if tiles is not None and blocks is not None:
             raise ArgumentError(22, "kasane: tiles and blocks; give one of them")
-        self.how = {"tiles": _sizes(tiles), "blocks": _sizes(blocks), "ghosts": _sizes(ghosts or []),
+        self.how = {"tiles": _sizes(tiles), "blocks": _sizes(blocks), "ghosts": _sizes(ghosts) or [],
                     "periodic": bool(periodic)}
         extents = [max(1, n) for n in self._shape] or [1]  # the layout has one element at least
         self._core = _core.Array(extents, self._dtype.itemsize, self.how["tiles"], self.how["blocks"],
