@@ -28,6 +28,8 @@ Command make_run(CLI::App& kasane);
 Command make_info(CLI::App& kasane);
 /// bench SUITE [ARGUMENTS]: runs the benchmark program of that name.
 Command make_bench(CLI::App& kasane);
+/// agent: what run --hosts starts on each host (hosts.h).
+Command make_agent(CLI::App& kasane);
 /// plot FILE…: draws benchmark results.
 Command make_plot(CLI::App& kasane);
 /// help [COMMAND]. `commands` are all of them, it included, when the command line has been read.

@@ -31,6 +31,7 @@ int run(int argc, char** argv) {
                        kasane::tools::make_bench(app), kasane::tools::make_plot(app)};
   commands.push_back(kasane::tools::make_help(app, commands));
   commands.push_back(kasane::tools::make_version(app));
+  commands.push_back(kasane::tools::make_agent(app));
   app.failure_message([&commands](const CLI::App* where, const CLI::Error& e) {
     const auto given =
         std::ranges::find_if(commands, [](const auto& command) { return command.app->parsed(); });

@@ -43,18 +43,6 @@ std::string launcher_of(const std::string& mpi, std::initializer_list<const char
   return {};
 }
 
-/// Sets a key that no other job has: the ranks derive their stack guards from it
-/// (runtime/start/same_image.h).
-void set_job_key() {
-  std::array<std::uint64_t, 2> key = {};
-  // the ranks then use the launcher's own key
-  if (::getrandom(key.data(), sizeof key, 0) != static_cast<ssize_t>(sizeof key)) return;
-  char text[40];
-  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(key[0]),
-                static_cast<unsigned long long>(key[1]));
-  ::setenv(runtime::kJobKeyVariable, text, 1);
-}
-
 std::vector<std::string> open_mpi_command(const MpiLauncher& launcher, const runtime::Options& options) {
   // Open MPI refuses root otherwise; running kasane as root is consent
   if (::geteuid() == 0) {
@@ -119,6 +107,16 @@ int refuse(const std::string& mpi, const char* what) {
 }
 
 }  // namespace
+
+void set_job_key() {
+  std::array<std::uint64_t, 2> key = {};
+  // the ranks then use the launcher's own key
+  if (::getrandom(key.data(), sizeof key, 0) != static_cast<ssize_t>(sizeof key)) return;
+  char text[40];
+  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(key[0]),
+                static_cast<unsigned long long>(key[1]));
+  ::setenv(runtime::kJobKeyVariable, text, 1);
+}
 
 MpiLauncher mpi_launcher(const std::string& mpi) {
   if (mpi == "openmpi") {

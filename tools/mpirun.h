@@ -23,6 +23,10 @@ inline constexpr const char* kMpis[] = {"openmpi", "mpich"};
 /// Searches the PATH for it, and asks each candidate by --version which MPI it belongs to.
 MpiLauncher mpi_launcher(const std::string& mpi);
 
+/// Sets a key that no other job has, for ranks that are started one by one: they derive their stack guards
+/// from it (runtime/start/same_image.h).
+void set_job_key();
+
 /// Becomes mpirun with options.ranks ranks of the command; returns the exit status if that fails. what: needs
 /// it, for the message.
 int run_by_mpi(const runtime::Options& options, std::vector<std::string> command,

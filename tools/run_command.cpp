@@ -21,6 +21,7 @@
 #include "base/text_table.h"
 #include "commands.h"
 #include "execute.h"
+#include "hosts.h"
 #include "mpirun.h"
 #include "program_file.h"
 #include "runtime/language/malloc/hooks.h"
@@ -38,6 +39,9 @@ struct Run {
   std::vector<std::string> command;
   bool attach = false;
   std::string preload;  ///< empty: no; examined, or unchecked
+  std::string hosts;    ///< empty: this one
+  std::string agent = "ssh -T -x -o BatchMode=yes -o ConnectTimeout=20 %h";
+  const CLI::Option* ranks_given = nullptr;
 };
 
 /// Puts `word` before what the variable has, which is a list with colons.
@@ -126,6 +130,27 @@ int run_preloaded(Run& state) {
   return done ? execute(std::move(state.command)) : 2;
 }
 
+/// --hosts: the ranks of several hosts, which an agent on each starts (hosts.h).
+int run_hosts(Run& state) {
+  const std::string& program = state.command[0];
+  const auto refuse = [](const std::string& why) {
+    std::fprintf(stderr, "kasane: --hosts (KASANE_HOSTS): %s\n", why.c_str());
+    return 2;
+  };
+  if (state.attach || state.options.session.transport == "mpi")
+    return refuse(
+        "there is no MPI between ranks that it starts: start them by mpirun (docs/guide/cluster.md)");
+  if (!may_be_kasane_program(program))
+    return refuse(program + " is not linked with Kasane (CMake target kasane::kasane)");
+  const bool ranks_given = state.ranks_given->count() != 0 || std::getenv("KASANE_RANKS") != nullptr;
+  const auto hosts = hosts_of(state.hosts, ranks_given ? state.options.ranks : 0);
+  if (!hosts) {
+    std::fprintf(stderr, "kasane: %s\n", hosts.error().message.c_str());
+    return 2;
+  }
+  return run_on_hosts(state.options, *hosts, state.agent, std::move(state.command));
+}
+
 /// A name that the PATH lacks may be one of Kasane's applications (docs/guide/apps.md).
 void name_application(std::string& name) {
   if (!find_program(name).empty()) return;
@@ -144,6 +169,7 @@ int run(Run& state) {
   if (state.options.malloc_in_space && !preload_malloc()) return 2;
   // Calls of such a library do not write to its memory then (src/runtime/start/program_libraries.h).
   if (!state.options.globals_of.empty()) ::setenv("LD_BIND_NOW", "1", 0);
+  if (!state.hosts.empty()) return run_hosts(state);
   const bool linked = may_be_kasane_program(state.command[0]);
   if (!linked && preloads_into_another(state.command[0])) {
     std::fprintf(
@@ -199,7 +225,8 @@ std::string options_page(const OptionTable& table) {
       "refused before the program starts; of a variable `KASANE_…` that is not "
       "here the job warns.",
       "`--preload` ([threads.md](threads.md#installed-programs)) and `--attach` ([attach.md](attach.md)) say "
-      "how `kasane run` starts a program, and have no variables."};
+      "how `kasane run` starts a program, and have no variables; `--hosts` and `--agent` "
+      "([cluster.md](cluster.md#several-hosts)) say where, and have `KASANE_HOSTS` and `KASANE_AGENT`."};
   std::string text;
   for (const std::string& paragraph : paragraphs) text += wrapped("", "", paragraph) + "\n";
   return text + table.markdown() + counters_list();
@@ -234,6 +261,15 @@ Command make_run(CLI::App& kasane) {
                 "Start a program as it is installed, on several ranks: its threads spread (--threads), and "
                 "share its variables and what it allocates. Programs that were not examined for this run "
                 "once, unless --preload=unchecked says otherwise.");
+  app->add_option("--hosts", state->hosts,
+                  "Start the ranks on these hosts, host:2,other:2 (a number of ranks each; else -n in equal "
+                  "parts, else one), by ssh and without an MPI; main runs on the first")
+      ->envname("KASANE_HOSTS");
+  app->add_option("--agent", state->agent,
+                  "With --hosts, the command that runs another one on host %h, its words divided by spaces")
+      ->envname("KASANE_AGENT")
+      ->capture_default_str();
+  state->ranks_given = app->get_option("-n");
   app->add_option("PROGRAM", state->command,
                   "the program, or the name of one of Kasane's applications, and what follows is its own "
                   "command line")

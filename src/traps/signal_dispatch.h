@@ -31,8 +31,8 @@ namespace kasane::traps {
 
 /// Serves an access at address that was not possible, and came as `signal` (SIGSEGV or SIGBUS). true: it is
 /// possible now, run it again; false: this range cannot serve it, and errno says why where the kernel has
-/// refused (0: it has not). Where the machine does not tell whether it was a store, write is true. Runs on the
-/// alternate stack: async-signal-safe code only; the caller keeps errno.
+/// refused (0: it has not). Where the machine does not tell whether it was a store, write is true. Runs on
+/// the alternate stack: async-signal-safe code only; the caller keeps errno.
 using FaultFunction = bool (*)(void* context, void* address, bool write, int signal);
 
 /// Handles a fault that no range serves; the arguments of an SA_SIGINFO handler. errno is what the range's

@@ -12,13 +12,16 @@
 
 namespace kasane::comm {
 
-/// How the ranks were started: there is one rank only; by our launcher's fork; by mpirun.
+/// How the ranks were started: there is one rank only; by our launcher's fork; each by itself, by mpirun or
+/// kasane run --hosts.
 enum class Launcher : std::uint8_t { alone, fork, mpi };
 
 struct Job {
   std::uint32_t ranks = 1;  ///< of the whole job, on all hosts
   Rank rank{0};             ///< set in the child by the fork
   Launcher launcher = Launcher::alone;
+  /// Launcher::mpi: by kasane run --hosts, in place of an mpirun: the socket to this host's agent
+  int agent = -1;
   std::uint32_t hosts = 1;  ///< number of hosts with ranks of the job
   /// memfd of shared_bytes, zeroed: message rings, doorbells, reply slots of the shm transport; grows by the
   /// memory of regions

@@ -56,6 +56,10 @@ Result<std::unique_ptr<Session>> launch() {
     if (mpi::Library::launched()) {
       Job job;
       job.launcher = Launcher::mpi;
+      const mpi::Place place = mpi::place(environ);
+      job.rank = place.rank;
+      job.ranks = place.ranks;
+      job.agent = mpi::take_agent(place);
       auto session = Session::join(options, std::move(job));
       if (session) set_process_rank((*session)->transport().rank());
       return session;

@@ -35,6 +35,8 @@ Result<std::string> resolve(std::string_view which) {
                   "a launcher started this process (PMIX_RANK is set), but does not say for which MPI: name "
                   "the one that it is built for "
                   "with --mpi (KASANE_MPI=openmpi or mpich)");
+    case LaunchedFor::agent:
+      return fail(Errc::invalid_argument, "kasane run --hosts started this process, and no MPI did");
     case LaunchedFor::none: break;
   }
   return fail(Errc::invalid_argument,

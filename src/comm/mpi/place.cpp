@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/environment.h"
+#include "base/renumbered.h"
 
 namespace kasane::comm::mpi {
 namespace {
@@ -27,6 +28,7 @@ struct Names {
 };
 
 constexpr Names kNames[] = {
+    {LaunchedFor::agent, kAgentRank, kAgentRanks, kAgentHere},
     {LaunchedFor::openmpi, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
     {LaunchedFor::mpich, "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"},
     {LaunchedFor::unnamed, "PMIX_RANK", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"},
@@ -47,10 +49,18 @@ Place place(char* const* environment) noexcept {
   for (const Names& names : kNames) {
     const char* rank = find_variable(environment, names.rank);
     if (!is_number(rank)) continue;
+    const char* const socket =
+        names.mpi == LaunchedFor::agent ? find_variable(environment, kAgentSocket) : nullptr;
     return {names.mpi, Rank{number(rank)}, number(find_variable(environment, names.ranks)),
-            number(find_variable(environment, names.local_ranks))};
+            number(find_variable(environment, names.local_ranks)),
+            is_number(socket) ? static_cast<int>(number(socket)) : -1};
   }
   return {};
+}
+
+int take_agent(const Place& place) noexcept {
+  for (const char* name : {kAgentRank, kAgentRanks, kAgentHere, kAgentSocket}) ::unsetenv(name);
+  return place.agent >= 0 ? renumbered(place.agent) : -1;
 }
 
 Result<void> refuse_unjoined_tasks(char* const* environment) {

@@ -10,7 +10,7 @@ Result<SessionPlan> over_ucx(const Situation& s, bool within_hosts) {
 }
 
 Result<SessionPlan> over_mpi(const Situation& s) {
-  if (s.launcher != Launcher::mpi) {
+  if (s.launcher != Launcher::mpi || s.agents) {
     return fail(Errc::unsupported,
                 "--transport mpi: the ranks were not started by mpirun; `kasane run --transport mpi` does "
                 "that, and so does mpirun itself");
@@ -21,7 +21,7 @@ Result<SessionPlan> over_mpi(const Situation& s) {
 Result<SessionPlan> automatic(const Situation& s) {
   if (s.hosts == 1) return SessionPlan{};
   if (s.ucx) return SessionPlan{.network = NetworkKind::ucx, .within_hosts = false};
-  if (s.launcher == Launcher::mpi && !s.attached)
+  if (s.launcher == Launcher::mpi && !s.attached && !s.agents)
     return SessionPlan{.network = NetworkKind::mpi, .within_hosts = false};
   return fail(Errc::unsupported, counted(s.ranks, "rank") + " on " + counted(s.hosts, "host") +
                                      (s.attached ? " need UCX where the program has its own MPI: "

@@ -26,6 +26,7 @@ struct Situation {
   Launcher launcher = Launcher::alone;
   std::uint32_t ranks = 1, hosts = 1;
   bool attached = false;  ///< the MPI is the program's: a fault in a call of it could wait for that call
+  bool agents = false;    ///< started by kasane run --hosts: there is no MPI
   bool ucx = false;       ///< every rank has it
   std::string why_no_ucx = {};
 };

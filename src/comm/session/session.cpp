@@ -10,6 +10,7 @@
 #include "base/assert.h"
 #include "base/memory_file.h"
 #include "comm/agree.h"
+#include "comm/bootstrap/from_host_agent.h"
 #include "comm/bootstrap/rendezvous.h"
 #include "comm/collectives/collectives.h"
 #include "comm/collectives/over_transport.h"
@@ -87,6 +88,10 @@ Result<void> Session::build() {
 // ---- finding the ranks ------------------------------------------------------------------------------------
 
 Result<void> Session::meet() {
+  if (job_.agent >= 0) {
+    by_agent_ = out_of_band_by_agent(OwnedFd(std::exchange(job_.agent, -1)), job_.rank, job_.ranks);
+    return {};
+  }
   if (job_.launcher == Launcher::mpi) return load_mpi();
   auto plane = shm::create(job_, shm::Plane::control);
   KASANE_TRY(plane);
@@ -113,6 +118,7 @@ Result<void> Session::load_mpi() {
 }
 
 OutOfBand& Session::out_of_band() {
+  if (by_agent_ != nullptr) return *by_agent_;
   if (mpi_ != nullptr) return mpi_->out_of_band();
   if (exchange_ == nullptr) exchange_ = std::make_unique<HostExchange>(*control_);
   return exchange_->get();
@@ -159,7 +165,8 @@ Result<void> Session::decide() {
                       .launcher = job_.launcher,
                       .ranks = job_.ranks,
                       .hosts = job_.hosts,
-                      .attached = adopted_};
+                      .attached = adopted_,
+                      .agents = by_agent_ != nullptr};
   if (ucx_matters(situation)) {
     const Result<void> here = ucx::available();
     // If one rank has no UCX, no rank uses it; that is no failure yet.

@@ -95,6 +95,7 @@ class Session {
   std::string network_;  ///< describes what runs between ranks
   // Destroyed from the last to the first.
   std::shared_ptr<mpi::Library> mpi_;
+  std::unique_ptr<OutOfBand> by_agent_;     ///< started by kasane run --hosts
   bool made_job_ = false;                   ///< this object closes job_'s descriptors
   std::optional<Job> self_;                 ///< of this rank alone; closed by this object
   std::unique_ptr<Transport> control_;      ///< forked: the control plane

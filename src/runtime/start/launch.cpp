@@ -143,6 +143,7 @@ Result<Launched> launch_by_mpi(Options options, const comm::mpi::Place& place) {
   launched.job.ranks = place.ranks;
   launched.job.rank = place.rank;
   launched.job.launcher = comm::Launcher::mpi;
+  launched.job.agent = place.agent;
   become(launched, place.rank, nullptr);
   let_user_signals_pass(true);
   return launched;

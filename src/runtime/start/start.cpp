@@ -104,7 +104,8 @@ Result<void> take_named_libraries(const Options& o) {
 Result<Launched> launch() {
   auto options = options_from_environment();
   KASANE_TRY(options);
-  const auto place = mpi_place(environ);
+  auto place = mpi_place(environ);
+  place.agent = comm::mpi::take_agent(place);
   if (!place.launched() || place.rank == Rank{0}) {  // once a job: ranks of our own are not forked yet
     const std::string unknown = unknown_variables_text(*options);
     tell(unknown.data(), unknown.size());

@@ -65,6 +65,15 @@ TEST(SessionPlan, RanksOfAProgramsOwnMpiAreNotJoinedByIt) {
   EXPECT_EQ(make_plan(s).value().network, NetworkKind::none);
 }
 
+TEST(SessionPlan, RanksThatAgentsStartedHaveNoMpi) {
+  Situation s{.asked = "mpi", .launcher = Launcher::mpi, .ranks = 4, .hosts = 2, .agents = true};
+  EXPECT_FALSE(make_plan(s));
+  s.asked = "auto";
+  EXPECT_FALSE(make_plan(s));
+  s.ucx = true;
+  EXPECT_EQ(make_plan(s).value().network, NetworkKind::ucx);
+}
+
 TEST(SessionPlan, EveryRefusalSaysWhyAndWhatToDo) {
   struct Refusal {
     const char* asked;

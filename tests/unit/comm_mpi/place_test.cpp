@@ -44,6 +44,16 @@ TEST(MpiPlace, SlurmsWithPmix) {
   EXPECT_EQ(p.local_ranks, 0u) << "not said";
 }
 
+TEST(MpiPlace, AnAgentBeforeTheMpirunInWhichKasaneRunWasCalled) {
+  const Place p = place_in({"PMI_RANK=0", "PMI_SIZE=1", "KASANE_AGENT_RANK=3", "KASANE_AGENT_RANKS=4",
+                            "KASANE_AGENT_HERE=2", "KASANE_AGENT_SOCKET=7"});
+  EXPECT_EQ(p.mpi, LaunchedFor::agent);
+  EXPECT_EQ(p.rank, Rank{3});
+  EXPECT_EQ(p.ranks, 4u);
+  EXPECT_EQ(p.local_ranks, 2u);
+  EXPECT_EQ(p.agent, 7);
+}
+
 TEST(MpiPlace, NoLauncher) {
   EXPECT_FALSE(place_in({}).launched());
   EXPECT_FALSE(place_in({"OMPI_COMM_WORLD_RANK=", "PMI_RANK=one", "PMI_RANKS=1", "SLURM_NTASKS=2",
