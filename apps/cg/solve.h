@@ -53,6 +53,7 @@ class Solver {
     while (found.iterations < most && rr > tolerance * tolerance * size) {
       // The barrier of the sum before this one separates the new p from its use; the barrier of this sum
       // separates it from the next p.
+      bring_directions();
       const double pq = sum([&](std::size_t i) { return v_.p[i] * (v_.q[i] = a_.times(v_.p, i)); });
       const double alpha = rr / pq;
       const double before = rr;
@@ -71,6 +72,12 @@ class Solver {
   }
 
  private:
+  /// All at once: the rows of a member need most blocks of the others' parts, of which each would be a miss.
+  void bring_directions() const {
+    const kasane::polling_scope here;  // a member stays at its rank
+    kasane::prefetch(v_.p, v_.n);
+  }
+
   /// The sum of f(i) over all members' elements.
   template <class F>
   double sum(F f) {
