@@ -93,12 +93,21 @@ Member::Member(Cluster& cluster, Rank rank)
   for (std::uint32_t r = 0; r < cluster.ranks(); ++r)
     far[r] = r / per_host == raw(rank) / per_host ? sched::Distance::host : sched::Distance::elsewhere;
   scheduler_.emplace(sim.transport, words_, *this, *this, config_, far, cluster.options_.seed);
+  sim.transport.set_peer_lost(
+      [](void* c, Rank, std::string_view) noexcept {
+        auto& all = *static_cast<Cluster*>(c);
+        if (!all.dead_) all.elapsed_ns_ = all.world.now_ns() - all.began_ns_;
+        all.dead_ = true;
+        all.world.stop();
+      },
+      &cluster);
   collectives = std::make_unique<comm::Collectives>(sim.transport, cluster.world.waiter());
 }
 
 std::uint32_t Member::ranks() const noexcept { return cluster_.ranks(); }
 
 void Member::compute(std::uint64_t ns) {
+  if (cluster_.options_.slow == me_) ns *= 2;
   compute_ns_ += ns;
   cluster_.world.compute(ns);
 }
@@ -537,6 +546,7 @@ void Cluster::begin() {
   for (std::uint32_t r = 0; r < ranks(); ++r) before_.push_back(world.traffic(Rank{r}));
   began_ns_ = world.now_ns();
   chain_before_ = world.chain();
+  if (options_.dies != kNoRank) world.kill(options_.dies, began_ns_ + options_.dies_ns);
   for (std::uint32_t r = 0; r < ranks(); ++r) world.serve(Rank{r}, [this, r] { members_[r]->serve(); });
 }
 void Cluster::end() {

@@ -131,6 +131,9 @@ struct ClusterOptions {
   std::uint64_t heap_bytes = 0;
   std::uint64_t page_bytes = mem::kPageBytes;
   std::uint64_t seed = 1;
+  Rank slow = kNoRank;  ///< computes half as fast as the others
+  Rank dies = kNoRank;  ///< at dies_ns of the run; who is told first ends the job, as the runtime does
+  std::uint64_t dies_ns = 0;
 };
 
 class Cluster final : public Stage {
@@ -158,6 +161,8 @@ class Cluster final : public Stage {
 
   [[nodiscard]] std::uint32_t ranks() const noexcept override { return options_.ranks; }
   [[nodiscard]] Member& member(std::uint32_t r) noexcept { return *members_[r]; }
+  /// A rank has died, and the job was ended.
+  [[nodiscard]] bool ended_by_death() const noexcept { return dead_; }
   [[nodiscard]] std::uint64_t elapsed_ns() const noexcept { return elapsed_ns_; }
   [[nodiscard]] std::uint32_t longest_chain() const noexcept { return chain_; }
   /// Since the run began.
@@ -176,7 +181,7 @@ class Cluster final : public Stage {
   std::vector<std::unique_ptr<Member>> members_;
   std::vector<comm::sim::Traffic> before_;
   std::vector<std::unique_ptr<Member::Task>> tasks_;  ///< by slot
-  bool over_ = false;
+  bool over_ = false, dead_ = false;
   std::uint64_t began_ns_ = 0, elapsed_ns_ = 0, tree_ns_ = 0;
   std::uint32_t chain_ = 0, chain_before_ = 0;
 };

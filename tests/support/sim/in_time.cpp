@@ -234,6 +234,7 @@ void InTime::deliver() {
 
 void InTime::take(const Turn& turn) {
   Thread& t = *turn.thread;
+  if (net_.dead(t.rank, turn.at)) return;
   if (turn.wait != t.waits || t.state == Thread::State::finished) return;  // it went on before
   now_ = std::max(now_, turn.at);
   if (!turn.goes_on) {
@@ -258,7 +259,7 @@ Result<void> InTime::run() {
     InTime* before;
     ~Restore() { world_in_time() = before; }
   } const restore{before};
-  while (unfinished_ != 0) {
+  while (unfinished_ != 0 && !stopped_) {
     if (++steps_ > options_.step_limit)
       return tl::unexpected(failed("no end after " + std::to_string(options_.step_limit) + " steps"));
     const std::uint64_t event = net_.next_due(), turn = turns_.empty() ? Network::kNever : turns_.top().at;

@@ -29,6 +29,7 @@ class InTime final : public Waiter, public Sleeper {
 
   void spawn(Rank, std::function<void()> body, bool forever);
   Result<void> run();
+  void stop() { stopped_ = true; }
   void compute(std::uint64_t ns);
   void poll_until(const std::function<bool()>& ready, std::uint64_t ns);
 
@@ -97,6 +98,7 @@ class InTime final : public Waiter, public Sleeper {
   std::vector<std::uint64_t> cores_;  ///< from when on each is free
   std::uint64_t now_ = 0, order_ = 0, unfinished_ = 0;
   std::uint32_t cause_ = 0;
+  bool stopped_ = false;
   bool waits_ = false;  ///< progress() is called by wait(): no poll in vain
   Context main_;
   Thread* running_ = nullptr;

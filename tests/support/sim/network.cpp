@@ -187,6 +187,8 @@ void Network::launch_in_time(Event event) {
   event.id = next_id_++;
   event.chain = sleeper_.chain() + (event.from != event.to ? 1 : 0);
   event.due = links_->arrival(event.from, event.to, bytes, sleeper_.clock());
+  const Timing& t = *options_.timing;
+  if (t.late_one_in != 0 && event.from != event.to && event.id % t.late_one_in == 0) event.due += t.late_ns;
   ++changes_;
   const std::pair key{event.due, event.id};
   in_order_.emplace(key, std::move(event));
@@ -203,7 +205,8 @@ bool Network::needs_processor(const Event& event) const noexcept {
     case Event::Kind::completion:
     case Event::Kind::message:
     case Event::Kind::ring: return true;
-    case Event::Kind::reply: break;
+    case Event::Kind::reply:
+    case Event::Kind::lost: break;
   }
   return false;
 }
@@ -215,6 +218,17 @@ std::uint32_t Network::deliver_next() {
   now_ = event.due;
   ++changes_;
   const std::uint32_t at = event.to;
+  if (dead(at, now_)) {  // nothing arrives; who has sent it is told in a while
+    std::swap(event.from, event.to);
+    event.due += options_.timing->notice_ns;
+    event.kind = Event::Kind::lost;
+    if (!dead(event.to, now_)) in_order_.emplace(std::pair{event.due, event.id}, std::move(event));
+    return at;
+  }
+  if (event.kind == Event::Kind::lost) {
+    transports_[at]->report_lost(Rank{event.from}, "it does not answer");
+    return at;
+  }
   const bool answers = event.kind == Event::Kind::completion || event.kind == Event::Kind::reply ||
                        event.kind == Event::Kind::ring;
   const std::uint32_t chain = event.chain;
@@ -268,7 +282,8 @@ void Network::happen(Event& event) {
       return finish_piece(event);
     case Event::Kind::atomic: execute(event); return finish_piece(event);
     case Event::Kind::fence: return finish_piece(event);
-    case Event::Kind::ring: return;
+    case Event::Kind::ring:
+    case Event::Kind::lost: return;
     case Event::Kind::completion:
     case Event::Kind::message: return transports_[event.to]->receive(std::move(event));
     case Event::Kind::reply: {

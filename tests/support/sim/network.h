@@ -42,7 +42,18 @@ class Sleeper {
 };
 
 struct Event {
-  enum class Kind : std::uint8_t { read, write, notify, atomic, fence, completion, message, reply, ring };
+  enum class Kind : std::uint8_t {
+    read,
+    write,
+    notify,
+    atomic,
+    fence,
+    completion,
+    message,
+    reply,
+    ring,
+    lost,  ///< its rank is told that another has died
+  };
   Kind kind;
   AtomicOp op = AtomicOp::fetch_add;
   Width width = Width::eight;
@@ -89,6 +100,10 @@ class Network {
   std::uint32_t deliver_next();
   /// Something is due at the rank that its next progress() will run.
   [[nodiscard]] bool has_due(std::uint32_t rank) const noexcept;
+  void kill(std::uint32_t rank, std::uint64_t at_ns) { dies_[rank] = at_ns; }
+  [[nodiscard]] bool dead(std::uint32_t rank, std::uint64_t at_ns) const noexcept {
+    return !dies_.empty() && dies_.contains(rank) && dies_.at(rank) <= at_ns;
+  }
   [[nodiscard]] const Traffic& traffic(std::uint32_t rank) const noexcept { return traffic_[rank]; }
 
  private:
@@ -125,7 +140,8 @@ class Network {
   std::optional<Links> links_;                                         ///< with times
   std::map<std::pair<std::uint64_t, std::uint64_t>, Event> in_order_;  ///< by due and id
   std::vector<Traffic> traffic_;
-  std::unique_ptr<Bells[]> bells_;  ///< by rank
+  std::map<std::uint32_t, std::uint64_t> dies_;  ///< when
+  std::unique_ptr<Bells[]> bells_;               ///< by rank
   std::vector<std::unique_ptr<SimTransport>> transports_;
 };
 

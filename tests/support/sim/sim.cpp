@@ -287,6 +287,8 @@ void World::compute(std::uint64_t ns) { in_time_->compute(ns); }
 void World::poll_until(const std::function<bool()>& ready, std::uint64_t ns) {
   in_time_->poll_until(ready, ns);
 }
+void World::kill(Rank r, std::uint64_t at_ns) { in_time_->net_.kill(raw(r), at_ns); }
+void World::stop() { in_time_->stop(); }
 std::uint64_t World::now_ns() const noexcept { return in_time_->clock(); }
 std::uint32_t World::chain() const noexcept { return in_time_->chain(); }
 const Traffic& World::traffic(Rank r) const noexcept { return in_time_->net_.traffic(raw(r)); }

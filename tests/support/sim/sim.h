@@ -100,6 +100,11 @@ class World {
   void compute(std::uint64_t ns);
   /// The calling thread polls until ready() or for so long.
   void poll_until(const std::function<bool()>& ready, std::uint64_t ns);
+  /// The rank dies at that time: its threads stop, nothing arrives there, and who posts to it is told by its
+  /// peer-lost hook, if it has one.
+  void kill(Rank, std::uint64_t at_ns);
+  /// run() returns now, whoever has not ended: the job is over. Then the world can only be destroyed.
+  void stop();
   /// The clock of the calling thread; outside of threads, of what happened last.
   [[nodiscard]] std::uint64_t now_ns() const noexcept;
   /// Messages in a row that led to where the calling thread is.

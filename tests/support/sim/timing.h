@@ -40,7 +40,10 @@ struct Timing {
   bool one_sided = true;               ///< between hosts: the network serves reads, writes and atomics
   std::uint32_t cores = 0;             ///< on which all ranks compute, in slices of kSliceNs; 0: enough
   std::uint64_t wake_ns = 0;           ///< until a thread runs that slept
-  std::uint64_t fault_ns = 0;          ///< of a processor for a fault of a page, beside the network
+  /// one in so many messages is late, as those that a network has lost and sends again; 0: none
+  std::uint64_t late_one_in = 0, late_ns = 0;
+  std::uint64_t notice_ns = 1'000'000'000;  ///< until who posts to a rank that has died is told so
+  std::uint64_t fault_ns = 0;               ///< of a processor for a fault of a page, beside the network
 
   /// InfiniBand HDR: 1 us, 25 GB/s.
   [[nodiscard]] static Timing rdma() noexcept {

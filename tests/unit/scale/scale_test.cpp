@@ -100,6 +100,62 @@ TEST(Counts, EachScriptRunsOnBothNetworks) {
   }
 }
 
+// ---- failures ----
+
+/// A program of --quick; times in ns.
+struct Ran {
+  bool ended_by_death;
+  std::uint64_t elapsed;
+};
+Ran ran(const char* name, const ClusterOptions& given) {
+  const auto script = std::ranges::find(scripts(), std::string(name), &Script::name);
+  ClusterOptions options = given;
+  options.heap_bytes = std::max(script->together, script->heap_each * options.ranks) + (2 << 20);
+  Cluster cluster(options);
+  const auto work = script->run(cluster, true);
+  EXPECT_TRUE(work.has_value()) << name << ": " << work.error().message;
+  return {cluster.ended_by_death(), cluster.elapsed_ns()};
+}
+
+/// A team waits for the slow one; threads go where there is time.
+void one_is_slow(std::uint32_t ranks, double team_at_least) {
+  const auto slowed = [&](const char* name) {
+    return static_cast<double>(ran(name, {.ranks = ranks, .slow = Rank{ranks / 2}}).elapsed) /
+           static_cast<double>(ran(name, {.ranks = ranks}).elapsed);
+  };
+  const double team = slowed("heat");
+  EXPECT_GT(team, team_at_least);
+  EXPECT_LT(team, 2.1);
+  EXPECT_LT(slowed("uts"), 1.3);
+}
+TEST(Failures, ASlowRankTakesWhatItsPartTakes) { one_is_slow(16, 1.3); }
+// There a step is 16 us of work, and what the others wait for is each other.
+TEST(Failures, ASlowRankDoesNoHarmAmongAThousand_Thousand) { one_is_slow(1024, 0.9); }
+
+/// One message in a hundred was lost, and comes 10 ms later.
+TEST(Failures, LateMessagesDelayAndLoseNothing) {
+  auto timing = comm::sim::Timing::rdma();
+  timing.late_one_in = 100;
+  timing.late_ns = 10'000'000;
+  for (const char* name : {"fib", "cilksort", "queues", "cg"}) {
+    const Ran r = ran(name, {.ranks = 16, .timing = timing});
+    EXPECT_FALSE(r.ended_by_death);
+    EXPECT_LT(r.elapsed, 10'000'000'000u) << name;
+  }
+}
+
+/// What a rank does when another has died: someone posts to it, is told, and the job ends.
+void one_dies(std::uint32_t ranks) {
+  for (const char* name : {"barriers", "uts", "collectives"}) {
+    const std::uint64_t at = 150'000;
+    const Ran r = ran(name, {.ranks = ranks, .dies = Rank{ranks / 2 + 1}, .dies_ns = at});
+    EXPECT_TRUE(r.ended_by_death) << name;
+    EXPECT_LT(r.elapsed, at + comm::sim::Timing::rdma().notice_ns + 1'000'000'000u) << name;
+  }
+}
+TEST(Failures, ARankThatDiesEndsTheJob) { one_dies(16); }
+TEST(Failures, ARankThatDiesEndsTheJobOfAThousand_Thousand) { one_dies(1024); }
+
 // ---- growth ----
 
 using Body = std::function<void(Member&, std::uint64_t)>;

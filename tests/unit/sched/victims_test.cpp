@@ -120,7 +120,7 @@ TEST(Victims, AFewOfThoseElsewhere) {
   Victims victims(from_0, Rank{0});
   Random random(5);
   std::set<Rank> ranks;
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < 2000; ++round) {
     const auto asked = whole_round(victims, random);
     // those that are told count, wherever they are
     ASSERT_LE(asked.size(), 39 + Victims::kMostElsewhere);
