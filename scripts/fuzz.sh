@@ -14,8 +14,8 @@ failed=''
 for name in "$@"; do
   corpus=build/fuzz/corpus/$name log=build/fuzz/findings/$name.log
   mkdir -p "$corpus"
-  # A read beyond what was asked for, a leak, an input of a minute or 2 GiB are findings, too.
-  if nice -n 19 "build/fuzz/bin/fuzz_$name" -max_total_time="$seconds" -timeout=60 -rss_limit_mb=2048 \
+  # A read beyond what was asked for, a leak, an input of five minutes or 2 GiB are findings, too.
+  if nice -n 19 "build/fuzz/bin/fuzz_$name" -max_total_time="$seconds" -timeout=300 -rss_limit_mb=2048 \
     -max_len=8192 -artifact_prefix="build/fuzz/findings/$name-" -print_final_stats=1 \
     "$corpus" "tests/fuzz/seeds/$name" >"$log" 2>&1; then
     result='no finding'
