@@ -74,6 +74,7 @@ class Solver {
  private:
   /// All at once: the rows of a member need most blocks of the others' parts, of which each would be a miss.
   void bring_directions() const {
+    if (me_.size() == 1) return;
     const kasane::polling_scope here;  // a member stays at its rank
     kasane::prefetch(v_.p, v_.n);
   }
