@@ -57,7 +57,7 @@ void set_takes(Described& d, const CLI::App& kasane) {
     for (const bench::Suite& suite : bench::kSuites) d.words.push_back({suite.name, suite.what});
   } else if (name == "COMMAND") {
     for (const CLI::App* command : kasane.get_subcommands({}))
-      d.words.push_back({command->get_name(), command->get_description()});
+      if (!command->get_group().empty()) d.words.push_back({command->get_name(), command->get_description()});
   }
 }
 
@@ -100,6 +100,7 @@ std::vector<Described> describe(const CLI::App& kasane, std::span<const Command>
   std::vector<Described> all{described(kasane, kasane, nullptr)};
   all.front().takes = Takes::words;
   for (const Command& command : commands) {
+    if (command.app->get_group().empty()) continue;  // no user's
     all.push_back(described(*command.app, kasane, command.options));
     all.front().words.push_back({command.app->get_name(), command.app->get_description()});
   }

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <CLI/App.hpp>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
@@ -274,7 +275,11 @@ class Agent {
 Command make_agent(CLI::App& kasane) {
   CLI::App* app = kasane.add_subcommand(kAgentCommand, "What kasane run --hosts starts on each host");
   app->group("");
-  return {app, [] { return Agent().serve(); }};
+  return {app, [] {
+            if (::isatty(0) == 0) return Agent().serve();
+            std::fputs("kasane: agent: kasane run --hosts starts it, on each host\n", stderr);
+            return 2;
+          }};
 }
 
 }  // namespace kasane::tools

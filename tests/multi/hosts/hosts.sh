@@ -98,7 +98,7 @@ case $case in
     for n in $a $b; do ip -n $n link set lo up; done
     ip -n $a link set va$id up
     ip -n $b link set vb$id up
-    export KASANE_AGENT='ip netns exec %h' UCX_TLS=tcp,self UCX_NET_DEVICES=all
+    export KASANE_AGENT='ip netns exec %h' KASANE_LOG=error UCX_TLS=tcp,self UCX_NET_DEVICES=all
     run 0 --hosts $a:2,$b:2 -- "$fib" -n 16 --repeat 2 --serial
     silent
     run 137 --hosts $a,$b --main all -- "$program" kill 1
