@@ -389,8 +389,8 @@ print((a @ kasane.full((18, 7), 2.0)).sum())"
     public="$public|std::set_(terminate|new_handler)"
     # program_threads.cpp
     public="$public|pthread_((clock|timed|try)?join(_np)?|detach|kill|sigqueue)\$|thrd_(join|detach)\$"
-    public="$public|pthread_((test)?cancel|setcancel(state|type)|mutex_init)\$"
-    public="$public|(pause|sigwaitinfo|sigtimedwait)\$"
+    public="$public|pthread_((test)?cancel|setcancel(state|type)|(mutex_init|barrier_destroy))\$"
+    public="$public|(pause|sigwait(info)?|sigtimedwait)\$"
     public="$public|pthread_(getattr_np|getcpuclockid|[gs]et(affinity_np|name_np|schedparam)|setschedprio)\$"
     # mmap and its like are system calls of its own (src/base/memory_calls.cpp).
     if nm -D --undefined-only "$library" | grep -wE "mmap(64)?|munmap|mremap|madvise"; then
