@@ -24,6 +24,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include <algorithm>
 #include <atomic>
@@ -56,6 +57,7 @@ constexpr std::uint8_t state_of(Access access) { return static_cast<std::uint8_t
 constexpr std::uint8_t kOpenPlain = state_of(Access::write) | kPlain, kShutOut = kPlain;
 // Blocks; a marker costs a page table entry, so long runs are registered
 constexpr std::uint64_t kMostShutOut = 16;
+constexpr unsigned kNapsWithoutMemory = 100;  // of 10 ms
 
 class UffdEngine final : public FaultEngine, private FaultServer {
  public:
@@ -434,25 +436,36 @@ class UffdEngine final : public FaultEngine, private FaultServer {
     return false;
   }
 
-  /// False: the kernel refuses a frame or its mapping, and errno says why.
+  /// False: the kernel refuses a frame or its mapping, for a second, and errno says why.
   bool serve_and_leave(std::uint64_t block, Access wanted) noexcept {
-    const BlockRange run{BlockId{block}, 1};
     // relaxed: the caller entered under these rights.
     const bool read_only = (byte(block).load(std::memory_order_relaxed) & kRights) == state_of(Access::read);
-    std::size_t done = 0;
-    int result = uffd_.map(v(run), kBlockBytes, read_only, done);
-    // A frame that left between the two calls: the access faults again.
-    if (result == EFAULT && (result = make_frame(offset_of(run.first))) == 0 &&
-        (result = uffd_.map(v(run), kBlockBytes, read_only, done)) == EFAULT)
-      result = 0;
-    // Another thread mapped it, but perhaps when it was read-only.
-    if (result == EEXIST) result = wanted == Access::write ? uffd_.protect(v(run), kBlockBytes, false) : 0;
-    // ENOENT, of any of these: the block is plain now, and is mapped when the access runs again. Without
-    // memory that would never end.
-    if (result == ENOENT) result = make_frame(offset_of(run.first));
+    int result = map_again(BlockId{block}, read_only, wanted);
+    // It may be short of memory for a moment.
+    for (unsigned naps = 0; result != 0 && naps != kNapsWithoutMemory; ++naps) {
+      const timespec nap{.tv_sec = 0, .tv_nsec = 10'000'000};
+      ::nanosleep(&nap, nullptr);
+      result = map_again(BlockId{block}, read_only, wanted);
+    }
     byte(block).fetch_sub(kServing, std::memory_order_release);  // release: await_servers()
     if (result != 0) errno = result;
     return result == 0;
+  }
+
+  /// 0, or the errno with which the kernel refuses. Without a frame that can be made, the access would fault
+  /// again without end.
+  int map_again(BlockId block, bool read_only, Access wanted) const noexcept {
+    const BlockRange run{block, 1};
+    std::size_t done = 0;
+    int result = uffd_.map(v(run), kBlockBytes, read_only, done);
+    // A frame that left between the two calls: the access faults again.
+    if (result == EFAULT && (result = make_frame(offset_of(block))) == 0 &&
+        (result = uffd_.map(v(run), kBlockBytes, read_only, done)) == EFAULT)
+      return 0;
+    // Another thread mapped it, but perhaps when it was read-only.
+    if (result == EEXIST) result = wanted == Access::write ? uffd_.protect(v(run), kBlockBytes, false) : 0;
+    // ENOENT, of any of these: the block is plain now, and is mapped when the access runs again.
+    return result == ENOENT ? make_frame(offset_of(block)) : result;
   }
 
   const AddressMap map_;
