@@ -69,6 +69,10 @@ class Typist:
         name = pathlib.Path(program[0]).name
         if "--attach" in options or "--globals-of" in options or "--preload" in options or "numa" in options:
             return self.check_flags(where, ["run"], options)   # tests/multi/{python,globals,preload,numa}
+        if "--agent" in options:
+            return self.check_flags(where, ["run"], [option for option in options if option[0] == "-"])
+        if "--hosts" in options:   # they are this one
+            options = [*options, "--agent", "env HOST=%h"]
         if name in TUTORIAL:
             program = [str(self.examples / TUTORIAL[name]), *program[1:]]
         elif pathlib.Path(self.kasane).parent.parent.joinpath("apps", name).exists():
