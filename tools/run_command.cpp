@@ -170,6 +170,7 @@ int run(Run& state) {
   // Calls of such a library do not write to its memory then (src/runtime/start/program_libraries.h).
   if (!state.options.globals_of.empty()) ::setenv("LD_BIND_NOW", "1", 0);
   if (!state.hosts.empty()) return run_hosts(state);
+  ::unsetenv("KASANE_AGENT");  // for whoever uses --hosts at times
   const bool linked = may_be_kasane_program(state.command[0]);
   if (!linked && preloads_into_another(state.command[0])) {
     std::fprintf(

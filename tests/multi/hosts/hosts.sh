@@ -28,6 +28,8 @@ case $case in
     run 0 --hosts a,b -n 4 --main all -- "$program" hello
     [ "$(grep -c . "$work/out")" -ge 4 ] || fail "not from each rank"
     run 0 --hosts a -- "$program" return
+    run 0 -n 2 -- "$program" return
+    silent
     run 3 --hosts a:2,b -- "$program" return3
     silent
     run 7 --hosts a,b -- "$program" exit7
