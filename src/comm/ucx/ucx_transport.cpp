@@ -352,8 +352,7 @@ Result<void> UcxTransport::settle_paths(const Options& options) {
   if (raw(rank()) == 0 && !paths_.peers.empty())
     log(LogLevel::warning,
         "UCX neither authenticates nor encrypts between hosts: who reaches its ports from the job's hosts "
-        "can "
-        "read and write global memory (SECURITY.md; --log error leaves this out)");
+        "can read and write global memory (SECURITY.md; --log error leaves this out)");
   queues_ = {.lanes = options.lanes == 0 ? default_lanes() : std::min(options.lanes, kMaxLanes)};
   if (!paths_.through_memory) return {};
   auto queues = fit_queues(locations, raw(rank()), queues_.lanes);
