@@ -328,7 +328,7 @@ bool AddressCache::keep(PageId page, const DirectoryAnswer& asked, AddressEvent 
 
 void AddressCache::recall(comm::Blocking& io, PageId page, std::uint64_t holders, comm::Requests& requests) {
   std::uint64_t asked = 0;
-  for_each_rank(holders, transport_.ranks(), [&](Rank r) {
+  directory_.holder_code().for_each(holders, [&](Rank r) {
     if (r == transport_.rank()) return;
     if (reach_[raw(r)] != nullptr) {
       take_back(reach_[raw(r)][raw(page)]);
@@ -350,7 +350,7 @@ void AddressCache::take_back(Word& word) noexcept {
 
 bool AddressCache::recalled(PageId page, std::uint64_t holders) const noexcept {
   bool watched = AddressEntry::of(words_[raw(page)].load()).state == AddressState::watched;
-  for_each_rank(holders, transport_.ranks(), [&](Rank r) {
+  directory_.holder_code().for_each(holders, [&](Rank r) {
     if (reach_[raw(r)] != nullptr)
       watched |= AddressEntry::of(reach_[raw(r)][raw(page)].load()).state == AddressState::watched;
   });

@@ -21,6 +21,8 @@ Directory::Directory(comm::Transport& transport, const mem::Pages& pages)
     : rank_(transport.rank()),
       ranks_(transport.ranks()),
       by_ranks_(ranks_),
+      holder_code_(kHolderBits, ranks_),
+      reader_code_(64, ranks_),
       pages_(pages),
       entries_at_(kHeaderBytes + set_bytes(pages)),
       words_(transport, kDirectory) {}
@@ -37,7 +39,7 @@ bool Directory::replace(comm::Blocking& io, PageId page, const Location& from, c
 void Directory::add_holder(comm::Batch& batch, PageId page, std::uint64_t* holders,
                            std::uint64_t* where) const {
   // first: the stamp wraps (gas::registered)
-  words_.fetch_or(batch, manager(page), entry(page, 2), holder_bit(rank_, ranks_), holders);
+  words_.fetch_or(batch, manager(page), entry(page, 2), holder_code_.of(rank_), holders);
   words_.load(batch, manager(page), entry(page, 0), where);
 }
 
@@ -85,7 +87,7 @@ void Directory::read_entries(comm::Blocking& io, PageId first, std::uint64_t pag
 }
 
 void Directory::add_reader(comm::Batch& batch, PageId page, std::uint64_t* before) const {
-  words_.fetch_or(batch, manager(page), entry(page, 1), holder_bit(rank_, ranks_), before);
+  words_.fetch_or(batch, manager(page), entry(page, 1), reader_code_.of(rank_), before);
 }
 
 void Directory::readers(comm::Batch& batch, PageId page, std::uint64_t* word) const {
@@ -93,7 +95,10 @@ void Directory::readers(comm::Batch& batch, PageId page, std::uint64_t* word) co
 }
 
 void Directory::remove_reader(comm::Batch& batch, PageId page, std::uint64_t* before) const {
-  words_.fetch_and(batch, manager(page), entry(page, 1), ~holder_bit(rank_, ranks_), before);
+  const std::uint64_t ours = reader_code_.of(rank_);
+  if (reader_code_.exact()) return words_.fetch_and(batch, manager(page), entry(page, 1), ~ours, before);
+  // the word is this rank's alone, or others would leave with it
+  if (!reader_code_.shared()) words_.compare_swap(batch, manager(page), entry(page, 1), ours, 0, before);
 }
 
 }  // namespace kasane::gas

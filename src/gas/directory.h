@@ -12,13 +12,13 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 
 #include "base/divisor.h"
 #include "comm/region_words.h"
 #include "gas/page_notices.h"
+#include "gas/rank_code.h"
 #include "gas/regions.h"
 #include "gas/relocation.h"
 #include "mem/pages.h"
@@ -36,16 +36,6 @@ struct RankHeader {
   /// number of the rank's last release that has ended (dsm/rounds.h)
   std::atomic<std::uint64_t> released;
 };
-
-/// Calls f(rank) for the ranks of word 1 or 2 (holder_bit()); a bit may stand for several.
-template <class F>
-void for_each_rank(std::uint64_t bits, std::uint32_t ranks, const F& f) {
-  const std::uint32_t together = ranks_per_bit(ranks);
-  for (bits &= kHolders; bits != 0; bits &= bits - 1) {
-    const std::uint32_t first = static_cast<std::uint32_t>(std::countr_zero(bits)) * together;
-    for (std::uint32_t r = first; r < std::min(first + together, ranks); ++r) f(Rank{r});
-  }
-}
 
 class Directory {
  public:
@@ -78,10 +68,13 @@ class Directory {
   /// the location may be kept.
   void add_holder(comm::Batch&, PageId, std::uint64_t* holders, std::uint64_t* where) const;
 
-  // Word 1: ranks that may have a copy of the page, a bit for one or several ranks as in word 2.
+  /// How word 2 names holders, and word 1 readers: ranks that may have a copy of the page.
+  [[nodiscard]] const RankCode& holder_code() const noexcept { return holder_code_; }
+  [[nodiscard]] const RankCode& reader_code() const noexcept { return reader_code_; }
+
   void add_reader(comm::Batch&, PageId, std::uint64_t* before) const;
   void readers(comm::Batch&, PageId, std::uint64_t* word) const;
-  /// This rank has no copy any more. Only where a bit stands for one rank.
+  /// This rank has no copy any more (RankCode::without()).
   void remove_reader(comm::Batch&, PageId, std::uint64_t* before) const;
 
   /// Can the page's entry be read here by a plain load?
@@ -174,6 +167,7 @@ class Directory {
   Rank rank_;
   std::uint32_t ranks_;
   Divisor by_ranks_;
+  RankCode holder_code_, reader_code_;
   mem::Pages pages_;
   std::uint64_t entries_at_;  ///< offset in the region
   comm::RegionWords words_;

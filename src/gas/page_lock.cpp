@@ -12,7 +12,7 @@ bool PageLock::try_lock(comm::Blocking& io, const Location& found) {
 }
 
 void PageLock::try_lock(comm::Requests& requests) {
-  taken_holders_ = kHolders;
+  taken_holders_ = ~std::uint64_t{0};  // all ranks
   holders_taken_ = true;
   requests.post(manager_, kTakeHandler, comm::as_payload(page_),
                 {&found_, std::as_writable_bytes(std::span<std::uint64_t, 1>(&taken_holders_, 1))});

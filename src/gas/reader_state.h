@@ -2,14 +2,14 @@
 // What a rank knows of itself as a reader of a page, pure (docs/design/dsm.md, "Readers and notices");
 // tests/model walks it.
 //
-//   joined   its bit is in word 1: a rank that changes the page sends it a notice
+//   joined   its bits are in word 1: a rank that changes the page sends it a notice
 //   asked    since it last took a notice of the page, it has asked the owner to examine the page (a mark).
 //            So the owner still has that mark; or it has sent a notice of what could be stored to when it
 //            looked, and its later stores to the rest fault
 //
 //   state           a fetch needs                  the page stood   a notice; other blocks   a notice; none
 //                                                                   are kept                 is kept: leaves
-//   –               its bit, the owner's mark      joined, asked    –                        –
+//   –               its bits, the owner's mark     joined, asked    –                        –
 //   joined          the owner's mark               joined, asked    joined                   –
 //   joined, asked   nothing                        joined, asked    joined                   –
 //

@@ -3,16 +3,16 @@
 // manager's memory:
 //
 // word 0 version 32 | reserved 7 | fixed 1 | untouched 1 | busy 1 | tier 2 | owner+1 20 where the page is
-//   word 1   readers, a bit for one or several ranks                                gas/sharing.h
-//   word 2   stamp 16 | holders of the location 48, a bit for ranks_per_bit ranks   address caches
-//   word 3   last user, number and time of moves                                    gas/relocation_policy.h
+//   word 1   readers, named by 64 bits (gas/rank_code.h)      gas/sharing.h
+//   word 2   stamp 16 | holders of the location, named by 48   address caches
+//   word 3   last user, number and time of moves              gas/relocation_policy.h
 //
 // Filling an address cache and moving the page exclude each other without a lock. The mover sets busy in word
 // 0 (a fetch-or, which also returns where the page is), then swaps word 2: no holders, and the next version
 // as the stamp; at the end word 0 gets that version. So the stamp is the version, except between swap and
-// end, when word 0 says busy. A rank that caches a location sets its bit in word 2 and reads word 0, *in any
-// order*, and keeps the location if the stamp that it found is the version. Then its bit was set after the
-// swap of the move that ended with this version, and before the swap of the next move, which takes the bit
+// end, when word 0 says busy. A rank that caches a location sets its bits in word 2 and reads word 0, *in any
+// order*, and keeps the location if the stamp that it found is the version. Then its bits were set after the
+// swap of the move that ended with this version, and before the swap of the next move, which takes them
 // and recalls the location from this rank before it reads a byte. Every change of the version goes with such
 // a swap (registered()).
 #pragma once
@@ -238,26 +238,17 @@ enum class PageInFrom : std::uint8_t { nothing, ssd, put };
   return before.version == after.version && before.tier == after.tier;
 }
 
-/// Word 2 has 48 bits of holders: in larger jobs a bit stands for several consecutive ranks, all of which are
-/// asked to forget.
+/// Word 2 has 48 bits of holders (gas/rank_code.h): all ranks that they name are asked to forget.
 inline constexpr std::uint32_t kHolderBits = 48;
-inline constexpr std::uint64_t kHolders = (std::uint64_t{1} << kHolderBits) - 1;
-[[nodiscard]] constexpr std::uint32_t ranks_per_bit(std::uint32_t ranks) noexcept {
-  return (ranks + kHolderBits - 1) / kHolderBits;
-}
-
-[[nodiscard]] constexpr std::uint64_t holder_bit(Rank rank, std::uint32_t ranks) noexcept {
-  return std::uint64_t{1} << (raw(rank) / ranks_per_bit(ranks));
-}
 
 /// Word 2 of a page with this version that has no holders.
 [[nodiscard]] constexpr std::uint64_t unheld(std::uint32_t version) noexcept {
   return std::uint64_t{version} << kHolderBits;
 }
 
-/// May a rank keep the location `where`? Its bit was set in word 2, which was `holders`, before or after word
-/// 0 was read. The stamp wraps: if 65 536 moves ended between the two, word 0 being read first, this would
-/// err; so the bit is sent first.
+/// May a rank keep the location `where`? Its bits were set in word 2, which was `holders`, before or after
+/// word 0 was read. The stamp wraps: if 65 536 moves ended between the two, word 0 being read first, this
+/// would err; so the bits are sent first.
 [[nodiscard]] constexpr bool registered(const Location& where, std::uint64_t holders) noexcept {
   return keepable(where) && (unheld(where.version) ^ holders) >> kHolderBits == 0;
 }

@@ -26,8 +26,7 @@ Sharing::Sharing(comm::Transport& transport, const Directory& directory, const C
     : directory_(directory),
       config_(config),
       me_(transport.rank()),
-      ranks_(transport.ranks()),
-      on_(config.on && ranks_ > 1),
+      on_(config.on && transport.ranks() > 1),
       unreleased_(directory.unreleased()),
       notices_(directory.notices()),
       changed_(std::move(tables.changed)),
@@ -71,13 +70,13 @@ std::uint32_t Sharing::released() const noexcept {
 
 /// Word 1 is only read here. If its bits were taken, another rank that changes the page meanwhile would find
 /// no readers, and end its release before these got their notices (tests/model, r5_readers_taken). Each
-/// reader takes its own bit back at an acquire.
+/// reader takes its own bits back at an acquire.
 void Sharing::read_readers(comm::Blocking& io, Pages& pages) const {
   comm::Batch batch(io);
   for (std::size_t i = 0; i < pages.count; ++i) directory_.readers(batch, pages.page[i], &pages.readers[i]);
   batch.await();
-  if (ranks_per_bit(ranks_) != 1) return;  // the bit stands for others too
-  for (std::size_t i = 0; i < pages.count; ++i) pages.readers[i] &= ~holder_bit(me_, ranks_);
+  for (std::size_t i = 0; i < pages.count; ++i)
+    pages.readers[i] = directory_.reader_code().without(pages.readers[i], me_);
 }
 
 void Sharing::post_notices(comm::Blocking& io, const Pages& changes) {
@@ -88,7 +87,7 @@ void Sharing::post_notices(comm::Blocking& io, const Pages& changes) {
     count = 0;
   };
   for (std::size_t i = 0; i < changes.count; ++i) {
-    for_each_rank(changes.readers[i], ranks_, [&](Rank r) {
+    directory_.reader_code().for_each(changes.readers[i], [&](Rank r) {
       if (r == me_) return;
       notices[count++] = {r, changes.page[i], changes.parts[i]};
       if (count == notices.size()) post();
@@ -109,12 +108,10 @@ bool Sharing::watches(PageId page) noexcept {
 
 /// Called before the pages' blocks are examined: a fetch whose block is not seen there joins after this.
 void Sharing::leave_readers(comm::Blocking& io, std::span<const PageId> pages) const {
-  if (ranks_per_bit(ranks_) == 1) {  // else the bit stands for others too
-    std::array<std::uint64_t, kTogether> before;
-    comm::Batch batch(io);
-    for (std::size_t i = 0; i < pages.size(); ++i) directory_.remove_reader(batch, pages[i], &before[i]);
-    batch.await();
-  }
+  std::array<std::uint64_t, kTogether> before;
+  comm::Batch batch(io);
+  for (std::size_t i = 0; i < pages.size(); ++i) directory_.remove_reader(batch, pages[i], &before[i]);
+  batch.await();
   // Noted only now: a rank that joined in between would take itself for a reader when its bit is taken back
   // (tests/model, r6_stay_ended_early).
   for (const PageId page : pages) note_taken(page, false);

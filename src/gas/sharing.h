@@ -5,7 +5,7 @@
 //
 //   a reader                           a rank that changed the page       a reader with a notice, at its
 //                                                                         acquire
-//   sets its bit in word 1             puts, completed; or stores         has copies of other blocks: stays
+//   sets its bits in word 1            puts, completed; or stores         has copies of other blocks: stays
 //                                      (owner)                            a reader; else leaves word 1
 //   adds the page to the owner's       adds the page to its own marks     drops the blocks that the notice
 //   marks                                                                 names
@@ -13,7 +13,7 @@
 //                                      sends every other reader a notice
 //                                      of the blocks that may have changed
 //
-// Invariants: a copy that an acquire leaves valid has its rank's bit in word 1, or a notice for its block is
+// Invariants: a copy that an acquire leaves valid has its rank's bits in word 1, or a notice for its block is
 // in that rank's set. If other ranks have copies of a block of an own page, then the page is marked here, or
 // the block is protected in V (a store to it marks the page), or those ranks got a notice of it since the
 // last store here.
@@ -249,7 +249,6 @@ class Sharing {
   const Directory& directory_;
   Config config_;
   Rank me_;
-  std::uint32_t ranks_;
   bool on_;
   PageMarks unreleased_;
   PageNotices notices_;

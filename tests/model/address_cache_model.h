@@ -3,7 +3,7 @@
 // one page through their ranks' entries while others move the page. Every decision comes from the shipping
 // functions gas::next(AddressEntry, …), gas::filled, gas::begin_move, gas::end_move, gas::begin_evict,
 // gas::end_evict, gas::end_page_in, gas::page_in_from, gas::hands_over, gas::readable, gas::keepable,
-// gas::stood and gas::holder_bit. This file adds the machine around them: the directory words, messages,
+// gas::stood and gas::RankCode. This file adds the machine around them: the directory words, messages,
 // frames, and puts under way, in the order in which address_cache.cpp, direct_access.cpp and mover.cpp take
 // the steps, each step on its own.
 //
@@ -33,6 +33,7 @@
 #include <vector>
 
 #include "gas/address_cache_protocol.h"
+#include "gas/rank_code.h"
 #include "gas/relocation.h"
 #include "model/explorer.h"
 
@@ -135,8 +136,8 @@ struct Program {
   bool spilled = false;  ///< on SSD, where both cells are 1
   bool left = false;     ///< untouched: the first cell of rank 0's frame is 1, as it was before it was freed
   bool budget = false;   ///< a page that is touched for its owner begins on SSD, with what its file has
-  /// the holder bit of each rank, as gas::holder_bit has it in larger jobs
-  std::array<std::uint8_t, 3> group{0, 1, 2};
+  gas::RankCode code{8, 8};                     ///< how holders are named …
+  std::array<std::uint8_t, 3> number{0, 1, 2};  ///< … each by the number it would have in a larger job
   /// the manager marks the page and takes its holders in one step, for any rank that asks it
   bool by_message = false;
   /// ranks whose entries every mover can change directly, a bit each; its own rank's it always can
@@ -221,7 +222,7 @@ class Addresses {
       if (!e.check()) return "an entry breaks check()";
       if (e.owner == kNoRank || s.busy) continue;
       if (raw(e.owner) + 1 != s.owner) return "an entry names a rank that is not the owner";
-      if ((s.holders & bit(r)) == 0) return "an entry whose rank is no holder";
+      if ((s.holders & bit(r)) != bit(r)) return "an entry whose rank is no holder";
     }
     if (without(Mutation::none) && !s.busy && s.stamp != s.version)
       return "the stamp of a page that does not move is not its version";
@@ -376,7 +377,7 @@ class Addresses {
     return s.actor[a].pc < code.size() ? code[s.actor[a].pc] : kEndInstr;
   }
   [[nodiscard]] std::uint8_t bit(std::uint8_t r) const noexcept {
-    return static_cast<std::uint8_t>(1u << program_.group[r]);
+    return static_cast<std::uint8_t>(program_.code.of(Rank{program_.number[r]}));
   }
   static gas::AddressEntry entry(const State& s, std::uint8_t r) noexcept {
     const Entry& e = s.entry[r];
@@ -921,7 +922,7 @@ class Addresses {
   void ask(State& n, std::uint8_t a, std::uint8_t holders) const {
     const std::uint8_t me = program_.workers[a].rank;
     for (std::uint8_t r = 0; r < R; ++r) {
-      if ((holders & bit(r)) == 0 || r == me) continue;
+      if ((holders & bit(r)) != bit(r) || r == me) continue;
       const bool first_of_group = r == 0 || (bit(static_cast<std::uint8_t>(r - 1)) != bit(r));
       if (without(Mutation::group_forgotten) && !first_of_group) continue;
       n.recall[r] = static_cast<std::uint8_t>(a + 1);

@@ -72,18 +72,26 @@ Named refused() {
           {{{2, {own_refused(), own()}}, {1, {put(0, 1), get(), put(0, 2)}}, {1, {get(), put(1, 1)}}}}};
 }
 
-// Ranks 0 and 1 share a holder bit, as in jobs of more than 48 ranks.
+// All ranks have the same bits as holders, as several have in jobs of more than 576.
 Named groups() {
-  Named n{"a holder bit for two ranks",
+  Named n{"holder bits of several ranks",
           {{{0, {put(1, 1), put(1, 2)}}, {1, {put(0, 1), put(0, 2)}}, {2, {own(), get()}}}}};
-  n.program.group = {0, 0, 1};
+  n.program.code = {2, 6};
   return n;
 }
 
-// All of them in one group: also the mover and the rank that fills while it moves.
+// Also the mover's and those of the rank that fills while it moves.
 Named one_group() {
-  Named n{"… and for all", {{{1, {put(0, 1), own(), get()}}, {2, {own(), put(1, 1)}}, {0, {get(), get()}}}}};
-  n.program.group = {0, 0, 0};
+  Named n{"… and of all", {{{1, {put(0, 1), own(), get()}}, {2, {own(), put(1, 1)}}, {0, {get(), get()}}}}};
+  n.program.code = {2, 6};
+  return n;
+}
+
+// As in jobs of more than 48: two of five bits name a rank, 0 and 1 have one in common, 1 and 2 name 0, too.
+Named crossed(Named n, const char* name) {
+  n.name = name;
+  n.program.code = {5, 6};
+  n.program.number = {0, 1, 3};
   return n;
 }
 
@@ -259,6 +267,8 @@ std::vector<Named> programs() {
           refused(),
           groups(),
           one_group(),
+          crossed(to_and_fro(), "to and fro, named by two bits"),
+          crossed(movers_rank_puts(), "puts of the mover's rank, named by two bits"),
           fresh(),
           four(),
           put_taken_by_message(),
@@ -357,21 +367,13 @@ TEST(AddressEntry, StampsWrap) {
 
 TEST(Registration, CountsForTheVersionOfItsStamp) {
   const gas::Location where{true, Rank{2}, gas::Tier::dram, false, 0x10007};
+  constexpr std::uint64_t kHolders = (std::uint64_t{1} << gas::kHolderBits) - 1;
   EXPECT_TRUE(gas::registered(where, gas::unheld(7)));
   // the stamp wraps; other holders do not matter
-  EXPECT_TRUE(gas::registered(where, gas::unheld(0x10007) | gas::kHolders));
+  EXPECT_TRUE(gas::registered(where, gas::unheld(0x10007) | kHolders));
   EXPECT_FALSE(gas::registered(where, gas::unheld(8)));
-  EXPECT_FALSE(gas::registered(where, gas::unheld(6) | gas::kHolders));
-  EXPECT_EQ(gas::unheld(0x10007) & gas::kHolders, 0u);
-}
-
-TEST(HolderBit, StandsForConsecutiveRanksInLargeJobs) {
-  EXPECT_EQ(gas::ranks_per_bit(1), 1u);
-  EXPECT_EQ(gas::ranks_per_bit(48), 1u);
-  EXPECT_EQ(gas::ranks_per_bit(49), 2u);
-  EXPECT_EQ(gas::holder_bit(Rank{47}, 48), std::uint64_t{1} << 47);
-  EXPECT_EQ(gas::holder_bit(Rank{48}, 49), std::uint64_t{1} << 24);
-  EXPECT_NE(gas::holder_bit(Rank{gas::kMaxRanks - 1}, gas::kMaxRanks) & gas::kHolders, 0u);
+  EXPECT_FALSE(gas::registered(where, gas::unheld(6) | kHolders));
+  EXPECT_EQ(gas::unheld(0x10007) & kHolders, 0u);
 }
 
 }  // namespace

@@ -39,6 +39,7 @@
 #include "dsm/fetch_protocol.h"
 #include "dsm/held_protocol.h"
 #include "dsm/protocol.h"
+#include "gas/rank_code.h"
 #include "gas/reader_state.h"
 #include "gas/relocation.h"
 #include "model/coherence_program.h"
@@ -792,7 +793,7 @@ class Coherence {
     const gas::ReaderState before = stay(n, x.at, page(x.block));
     if (before.joined && !before.complete()) return mark_at_owner(n, x, done);
     if (!before.complete() && !without(r6_no_join) && !without(r6_join_after_data))
-      set_bits(n.readers[page(x.block)], 1u << x.at);
+      set_bits(n.readers[page(x.block)], bits_of(x.at));
     // complete: nor must the owner look. It was asked to, or has sent a notice since, or its stores fault
     x.sub = before.complete() ? joined() : kMarksThere;
     done();
@@ -810,7 +811,7 @@ class Coherence {
   void check(State& n, Actor& x) const {
     using enum dsm::FetchEvent;
     const Byte p = page(x.block);
-    if (without(r6_join_after_data)) set_bits(n.readers[p], 1u << x.at);
+    if (without(r6_join_after_data)) set_bits(n.readers[p], bits_of(x.at));
     if (without(r6_owner_mark_after_data)) set_bits(n.marked[x.owner], 1u << p);
     const dsm::FetchStep step =
         next(next(dsm::FetchState::read, done).state, (x.stale & 4) && !without(r6_not_stood)    ? moved
@@ -822,6 +823,9 @@ class Coherence {
     x.sub = at(step.state);
     x.stale = x.cell = 0;
   }
+  [[nodiscard]] const gas::RankCode& readers() const noexcept { return program_.readers; }
+  [[nodiscard]] Rank number(Byte r) const noexcept { return Rank{program_.number[r]}; }
+  [[nodiscard]] std::uint64_t bits_of(Byte r) const noexcept { return readers().of(number(r)); }
   static gas::ReaderState stay(const State& s, Byte r, Byte p) noexcept {
     return {(s.stays[r] & 1 << p) != 0, (s.asks[r] & 1 << p) != 0, 0};
   }
@@ -1379,7 +1383,8 @@ class Coherence {
         return;
       }
       case kLeaves:
-        clear_bits(n.readers[p], 1u << x.at);
+        n.readers[p] = Byte(without(readers_leave_others) ? s.readers[p] & ~bits_of(x.at)
+                                                          : readers().without(s.readers[p], number(x.at)));
         y.sure = kNotesLeaving;
         if (without(r6_stay_ended_early)) end_page(all);
         return emit(n, Step{kLeave, a, p});
@@ -1413,8 +1418,12 @@ class Coherence {
       y.now = y.blocks = y.open = y.sure = y.watch = y.told = 0;
     };
     const auto read_readers = [&](Byte p) {
-      y.told = Byte(s.readers[p] & ~(1 << x.at));
-      if (without(r5_readers_taken)) clear_bits(n.readers[p], y.told);
+      y.told = 0;
+      for (Byte r = 0; r < R; ++r) {
+        const bool told = r != x.at && readers().names(s.readers[p], number(r));
+        if (told && !(without(readers_forgotten) && y.told != 0)) set_bits(y.told, 1u << r);
+      }
+      if (without(r5_readers_taken)) n.readers[p] &= Byte(bits_of(x.at));
     };
     const bool notice_first = without(parts_after_notice);
     const auto begin_notices = [&] {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "dsm/protocol.h"
+#include "gas/rank_code.h"
 
 namespace kasane::model {
 
@@ -30,7 +31,7 @@ enum class Mutation : Byte {
   r5_tell_before_completion, r5_tell_late, r5_release_passes_telling, r5_acquire_passes_dropping,
   r5_adopt_blindly, r5_put_untold, r5_direct_untold, r5_direct_keeps_copy, r5_own_store_unseen,
   r5_arrival_unseen, r5_arrival_marked_early, r5_first_meeting_unseen, r5_watch_after_telling,
-  r5_readers_taken, r5_leave_after_drop, r5_note_cleared_late,
+  r5_readers_taken, readers_leave_others, readers_forgotten, r5_leave_after_drop, r5_note_cleared_late,
   r8_release_before_named, r8_naming_not_counted,
   whole_edge, whole_diffed, whole_unjoined, whole_dropped, whole_left, whole_arrival, whole_freed_later,
   whole_sent_live, whole_stays, whole_twin_left,
@@ -139,6 +140,8 @@ struct Program {
   bool watched = false;                   ///< are the owners' blocks protected at the start?
   bool fresh = false;  ///< do the pages begin on SSD, where nothing of them is? Then no owner knows its page
   Byte blocks_per_page = 1;
+  gas::RankCode readers{8, 8};          ///< how a page's readers are named …
+  std::array<Byte, 3> number{0, 1, 2};  ///< … each rank by the number that it would have in a larger job
   /// owners are asked when all holders have forgotten the location, and their answers bring the page along
   bool brings = false;
   /// a release or an acquire may leave a changed block writable (BlockEvent::release_open)

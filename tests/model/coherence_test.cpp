@@ -477,6 +477,28 @@ Named two_readers() {
             {2, {load(0, 1), cross(0), load(0, 0)}}}}};
 }
 
+// As in larger jobs: two of five bits name a rank, by the number that it has there. 0 and 1 have one in
+// common; 1 and 3 together name 0, too. Or all ranks have the same bits.
+Named by_two_bits(std::array<Byte, 3> number, Named n) {
+  n.name += " named by two bits";
+  n.program.readers = {5, 6};
+  n.program.number = number;
+  return n;
+}
+Named by_the_same_bits(Named n) {
+  n.name += " named by the same bits";
+  n.program.readers = {2, 6};
+  return n;
+}
+
+// The first reader leaves, the other must get the notice of the second change.
+Named one_reader_leaves() {
+  return {"one reader leaves",
+          {{{0, {store(0, 0, 1), set(0), see(1), store(0, 0, 2), set(2)}},
+            {1, {load(0, 1), cross(0), set(1)}},
+            {2, {load(0, 1), cross(2), load(0, 0)}}}}};
+}
+
 // Two ranks change the page and send its reader notices at the same time.
 Named two_tellers() {
   return {"two tellers",
@@ -1270,6 +1292,11 @@ std::vector<Named> programs() {
           told_and_telling(),
           notice_taken_by_another(),
           two_readers(),
+          by_two_bits({0, 1, 3}, two_readers()),
+          by_the_same_bits(two_readers()),
+          one_reader_leaves(),
+          by_two_bits({3, 0, 1}, one_reader_leaves()),
+          by_the_same_bits(one_reader_leaves()),
           two_tellers(),
           fetch_while_dropping(),
           two_acquirers_of_two_pages(),
@@ -1375,6 +1402,8 @@ std::vector<Named> programs_with_little_room() {
                                                             {arrival_while_releasing().name, {}},
                                                             {direct_put_told().name, {true, false}},
                                                             {two_readers().name, {false, true}},
+                                                            {by_two_bits({0, 1, 3}, two_readers()).name, {}},
+                                                            {by_the_same_bits(two_readers()).name, {}},
                                                             {two_tellers().name, {false, true}},
                                                             {fetch_while_dropping().name, {false, true}},
                                                             {two_acquirers_of_two_pages().name, {}},
@@ -1643,6 +1672,8 @@ std::vector<Mutant<Named, Mutation>> mutants() {
       {"r5_first_meeting_unseen", r5_first_meeting_unseen, half_met()},
       {"r5_watch_after_telling", r5_watch_after_telling, becomes_watched()},
       {"r5_readers_taken", r5_readers_taken, two_tellers()},
+      {"readers_leave_others", readers_leave_others, by_two_bits({3, 0, 1}, one_reader_leaves())},
+      {"readers_forgotten", readers_forgotten, by_the_same_bits(two_readers())},
       {"r5_leave_after_drop", r5_leave_after_drop, fetch_while_dropping()},
       {"r5_note_cleared_late", r5_note_cleared_late, puts_to_watched_page()},
       {"r8_release_before_named", r8_release_before_named, entry_on_its_way()},
