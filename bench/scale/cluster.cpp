@@ -354,11 +354,16 @@ void Member::climb(std::uint32_t apart, std::uint32_t level) {
 }
 
 void Member::lock(SyncName mutex) {
+  const std::uint64_t begin = cluster_.world.now_ns();
   {
     const Spent spent(counters, Account::wait_locks);
     const auto outcome = static_cast<ult::MutexAction>(run(mutex, ult::MutexLock(own_, false)));
     if (outcome == ult::MutexAction::wait) wait_for_own_slot(Account::wait_locks);
   }
+  LockLoad& load = cluster_.locks_[{raw(mutex.rank), mutex.index}];
+  load.name = mutex;
+  ++load.taken;
+  load.wait_ns += cluster_.world.now_ns() - begin;
   const Word last =
       words_.load(mutex.rank, layout_.sync_record(mutex.index) + offsetof(ult::SyncRecord, last));
   if (last != 0 && !ult::had_it_last(last, me_))
@@ -543,6 +548,7 @@ Cluster::~Cluster() = default;
 
 void Cluster::begin() {
   before_.clear();
+  locks_.clear();
   for (std::uint32_t r = 0; r < ranks(); ++r) before_.push_back(world.traffic(Rank{r}));
   began_ns_ = world.now_ns();
   chain_before_ = world.chain();
@@ -559,7 +565,16 @@ comm::sim::Traffic Cluster::traffic(std::uint32_t rank) const noexcept {
   comm::sim::Traffic t = const_cast<comm::sim::World&>(world).traffic(Rank{rank});
   t.messages_in -= before_[rank].messages_in, t.messages_out -= before_[rank].messages_out;
   t.bytes_in -= before_[rank].bytes_in, t.bytes_out -= before_[rank].bytes_out;
+  for (std::size_t i = 0; i < t.operations_in.size(); ++i)
+    t.operations_in[i] -= before_[rank].operations_in[i];
   return t;
+}
+
+LockLoad Cluster::most_waited_for() const {
+  LockLoad most;
+  for (const auto& [name, load] : locks_)
+    if (most.taken == 0 || load.wait_ns > most.wait_ns) most = load;
+  return most;
 }
 
 Result<void> Cluster::run_team(const std::function<void(Member&)>& body) {

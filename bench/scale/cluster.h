@@ -9,9 +9,11 @@
 
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/deque.h"
@@ -32,6 +34,12 @@ class Member;
 /// Where the time of a rank went, ns.
 struct Parts {
   std::uint64_t compute = 0, misses = 0, transfers = 0, fences = 0, steals = 0, locks = 0, idle = 0;
+};
+
+/// How often a mutex was taken, and how long it was waited for.
+struct LockLoad {
+  SyncName name;
+  std::uint64_t taken = 0, wait_ns = 0;
 };
 
 /// One rank.
@@ -165,6 +173,8 @@ class Cluster final : public Stage {
   [[nodiscard]] bool ended_by_death() const noexcept { return dead_; }
   [[nodiscard]] std::uint64_t elapsed_ns() const noexcept { return elapsed_ns_; }
   [[nodiscard]] std::uint32_t longest_chain() const noexcept { return chain_; }
+  /// Of the mutex that was waited for longest. taken = 0: none was taken.
+  [[nodiscard]] LockLoad most_waited_for() const;
   /// Since the run began.
   [[nodiscard]] comm::sim::Traffic traffic(std::uint32_t rank) const noexcept;
 
@@ -180,7 +190,8 @@ class Cluster final : public Stage {
   mem::Pages pages_;
   std::vector<std::unique_ptr<Member>> members_;
   std::vector<comm::sim::Traffic> before_;
-  std::vector<std::unique_ptr<Member::Task>> tasks_;  ///< by slot
+  std::map<std::pair<std::uint32_t, std::uint32_t>, LockLoad> locks_;  ///< by rank and index
+  std::vector<std::unique_ptr<Member::Task>> tasks_;                   ///< by slot
   bool over_ = false, dead_ = false;
   std::uint64_t began_ns_ = 0, elapsed_ns_ = 0, tree_ns_ = 0;
   std::uint32_t chain_ = 0, chain_before_ = 0;

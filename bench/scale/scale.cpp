@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "command_line.h"
+#include "gas/regions.h"
 #include "rows.h"
 #include "scale/cluster.h"
 #include "scale/programs.h"
@@ -95,12 +96,13 @@ Row run(const scale::Script& script, const std::string& name, const Timing& timi
     std::snprintf(text, sizeof text, " %9.3f", s.median);
     line += text;
   }
-  std::vector<double> messages, bytes;
+  std::vector<double> messages, bytes, directory;
   std::uint32_t busiest = 0;
   for (std::uint32_t r = 0; r < ranks; ++r) {
     const auto t = cluster.traffic(r);
     messages.push_back(static_cast<double>(t.messages_in + t.messages_out));
     bytes.push_back(static_cast<double>(t.bytes_in + t.bytes_out));
+    directory.push_back(static_cast<double>(t.operations_in[raw(gas::kDirectory)]));
     if (messages[r] > messages[busiest]) busiest = r;
   }
   const Spread m = spread(messages), b = spread(bytes);
@@ -109,6 +111,14 @@ Row run(const scale::Script& script, const std::string& name, const Timing& timi
   row.more.push_back({"traffic_bytes", b.median});
   row.more.push_back({"traffic_bytes_most", b.most});
   row.more.push_back({"busiest", std::uint64_t{busiest}});
+  const Spread d = spread(directory);
+  row.more.push_back({"directory", d.median});
+  row.more.push_back({"directory_most", d.most});
+  if (const scale::LockLoad lock = cluster.most_waited_for(); lock.taken != 0) {
+    row.more.push_back({"lock_rank", std::uint64_t{raw(lock.name.rank)}});
+    row.more.push_back({"lock_taken", lock.taken});
+    row.more.push_back({"lock_wait_ms", static_cast<double>(lock.wait_ns) / 1e6});
+  }
   row.more.push_back({"chain", std::uint64_t{cluster.longest_chain()}});
   std::fprintf(table, "%-12s %5u %7.3f %10.3f%s %9.0f %9.0f (rank %4u) %6u\n", script.name, ranks, efficiency,
                elapsed / 1e6, line.c_str(), m.median, m.most, busiest, cluster.longest_chain());

@@ -135,6 +135,7 @@ Post Network::transfer(Event::Kind kind, std::uint32_t from, RemoteAddr at, std:
   }
   std::uint32_t pieces = 0;
   for (int i = 0; i < 3; ++i) pieces += cuts[i + 1] > cuts[i] ? 1u : 0u;
+  count(from, at);
   const std::uint64_t operation = begin(from, std::max(pieces, 1u), done);
   operations_[operation].flag = flag;
   operations_[operation].value = value;
@@ -369,6 +370,7 @@ Post SimTransport::atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std
   KASANE_CHECK_OP(at.offset % static_cast<std::size_t>(width), ==, 0u);
   std::byte* remote = address(at, static_cast<std::size_t>(width));
   if (net_.refuse(operations_ >= net_.options_.operation_capacity)) return Post::again;
+  net_.count(raw(rank()), at);
   net_.launch({.kind = Event::Kind::atomic,
                .op = op,
                .width = width,

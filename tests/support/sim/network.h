@@ -105,6 +105,10 @@ class Network {
     return !dies_.empty() && dies_.contains(rank) && dies_.at(rank) <= at_ns;
   }
   [[nodiscard]] const Traffic& traffic(std::uint32_t rank) const noexcept { return traffic_[rank]; }
+  /// With times: rank `from` begins an operation there.
+  void count(std::uint32_t from, RemoteAddr at) noexcept {
+    if (links_ && from != raw(at.rank)) ++traffic_[raw(at.rank)].operations_in[raw(at.region)];
+  }
 
  private:
   friend class SimTransport;

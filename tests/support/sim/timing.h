@@ -13,9 +13,12 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
+
+#include "comm/transport.h"
 
 namespace kasane::comm::sim {
 
@@ -122,6 +125,7 @@ class Links {
 /// What a rank has sent and received.
 struct Traffic {
   std::uint64_t messages_out = 0, bytes_out = 0, messages_in = 0, bytes_in = 0;
+  std::array<std::uint64_t, kMaxRegions> operations_in{};  ///< of others on each of its regions
 };
 
 }  // namespace kasane::comm::sim
