@@ -38,7 +38,7 @@ build: dependencies ## build everything of PRESET
 install: ## what make built of release, under PREFIX (/usr/local): library, headers, command
 	@[ -e build/release/build.ninja ] || cmake --preset release $(PROGRAMS_OFF)
 	cmake --build build/release -j $(JOBS) --target kasane_installed
-	for part in runtime devel apps openmpi mpich ga-openmpi ga-mpich; do \
+	for part in runtime devel apps pmix openmpi mpich ga-openmpi ga-mpich; do \
 	  cmake --install build/release --prefix "$(PREFIX)" --component $$part || exit; \
 	done
 

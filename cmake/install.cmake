@@ -80,7 +80,7 @@ endforeach()
 # What make install needs built.
 add_custom_target(kasane_installed)
 foreach(target kasane_command kasane_pages kasane_library kasane_acp kasane_entry kasane_graph kasane_malloc
-  kasane-mpi-openmpi kasane-mpi-mpich armci-openmpi armci-mpich)
+  kasane-mpi-openmpi kasane-mpi-mpich kasane-pmix armci-openmpi armci-mpich)
   if(TARGET ${target})
     add_dependencies(kasane_installed ${target})
   endif()

@@ -48,11 +48,12 @@ foreach(mpi openmpi mpich)
   string(TOUPPER ga-${mpi} upper)
   set(CPACK_DEBIAN_${upper}_PACKAGE_SUGGESTS libglobalarrays-dev)
 endforeach()
+kasane_package(pmix kasane-pmix "ranks started by Slurm or PRRTE" "kasane ${same}")
 kasane_package(bench kasane-bench "the suites of kasane bench" "kasane ${same}" "kasane-apps ${same}")
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_RECOMMENDS kasane-apps)
 # Loaded when a job asks for them, so nothing links them.
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SUGGESTS
-  "libucx0, kasane-openmpi, kasane-mpich, kasane-bench, python3-matplotlib")
+  "libucx0, kasane-openmpi, kasane-mpich, kasane-pmix, kasane-bench, python3-matplotlib")
 set(CPACK_DEBIAN_DEVEL_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_PYTHON_PACKAGE_SECTION python)
 include(CPack)

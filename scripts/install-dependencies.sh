@@ -17,7 +17,7 @@ build='g++ cmake make ninja-build pkg-config'
 libraries='libexpected-dev libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev'
 libraries="$libraries libhwloc-dev liburing-dev libxxhash-dev libelf-dev libcapstone-dev"
 demo='wamerican-insane'
-networks='libucx-dev libopenmpi-dev openmpi-bin'
+networks='libucx-dev libpmix-dev libopenmpi-dev openmpi-bin'
 # Each rank that Ubuntu 24.04's MPICH (4.2.0-5build3) starts believes to be alone (Launchpad bug 2072338).
 system=$(. /etc/os-release 2>/dev/null && echo "${ID:-} ${VERSION_ID:-}") || system=''
 [ "$system" = 'ubuntu 24.04' ] || networks="$networks libmpich-dev mpich"

@@ -194,6 +194,14 @@ void say_mpi(Report& report) {
   }
 }
 
+void say_pmix(Report& report) {
+  if (find_helper("kasane-pmix.so").empty())
+    return say_missing(report, "pmix", "pmix",
+                       "no kasane-pmix.so; build Kasane where libpmix's development package is installed");
+  const std::string use = "joins ranks that srun --mpi=pmix or prterun starts, without an MPI";
+  report.line("pmix", use, {{"pmix", {{"available", true}, {"use", use}}}});
+}
+
 void say_transports(Report& report) {
   report.section("transports", "transports");
   const auto job = comm::create_job(1, comm::shm::job_bytes(1));
@@ -206,6 +214,7 @@ void say_transports(Report& report) {
   }
   say_ucx(report);
   say_mpi(report);
+  say_pmix(report);
 }
 
 /// A line for each way, and the list of them in order of preference.

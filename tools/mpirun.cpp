@@ -141,6 +141,11 @@ int run_attaching(runtime::Options options, const std::string& mpi, std::vector<
 }
 
 int run_by_mpi(const runtime::Options& options, std::vector<std::string> command, const char* what) {
+  if (options.session.mpi == "pmix") {
+    std::fprintf(stderr, "kasane: --mpi pmix is for ranks that srun or prterun starts; %s needs an MPI\n",
+                 what);
+    return 2;
+  }
   // mpirun's message about a missing program is less clear, and its status is another.
   const std::string program = find_program(command[0]);
   if (::access(program.c_str(), X_OK) != 0) return execute(std::move(command));

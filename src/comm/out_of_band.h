@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What ranks exchange before (and beside) the transport that they build: addresses, keys, locations. Every
 // rank's bytes go to all ranks; it need not be fast. It uses the host's shared memory for ranks that were
-// forked together (collectives/over_transport.h), and MPI for ranks that mpirun started.
+// forked together (collectives/over_transport.h), and what their launcher gives to others: an MPI, PMIx, an
+// agent of kasane run --hosts.
 //
 // Thread safety: one thread a rank; collective: every rank makes the same calls in the same order. At start
 // and in attach() only.
@@ -25,6 +26,8 @@ class OutOfBand {
   [[nodiscard]] virtual std::uint32_t ranks() const noexcept = 0;
   /// Every rank's bytes, in rank order; sizes may differ and be 0. Also a barrier.
   virtual Result<std::vector<std::string>> allgather(std::string_view mine) = 0;
+  /// Tells a launcher that wants to know that this process ends as it should. No call follows.
+  virtual void end() noexcept {}
 
   /// The transport that the ranks have built with this, or null. A rank that waits here makes progress on it,
   /// too: its last messages may still be outstanding, and a rank that waits for them does not come here

@@ -69,11 +69,12 @@ Result<void> refuse_unjoined_tasks(char* const* environment) {
   const std::uint32_t tasks = number(find_variable(environment, "SLURM_STEP_NUM_TASKS"));
   if (tasks < 2 || place(environment).launched() || has_borrowed_rights()) return {};
   const char* task = find_variable(environment, "SLURM_PROCID");
-  return fail(Errc::unsupported, "srun started " + std::to_string(tasks) + " tasks, of which this is task " +
-                                     (task != nullptr ? task : "?") +
-                                     ", but no MPI joins them, so each would be a job of its own: use srun "
-                                     "--mpi=pmi2 (an MPICH), or KASANE_MPI=openmpi srun " +
-                                     "--mpi=pmix; with KASANE_RANKS=1 in its environment each is one indeed");
+  return fail(
+      Errc::unsupported,
+      "srun started " + std::to_string(tasks) + " tasks, of which this is task " +
+          (task != nullptr ? task : "?") +
+          ", but no MPI joins them, so each would be a job of its own: use srun "
+          "--mpi=pmix, or --mpi=pmi2 (an MPICH); with KASANE_RANKS=1 in its environment each is one indeed");
 }
 
 }  // namespace kasane::comm::mpi

@@ -4,7 +4,8 @@
 //
 //   openmpi   OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_SIZE             mpirun.openmpi
 //   mpich     PMI_RANK, PMI_SIZE; MPI_LOCALNRANKS                  mpirun.mpich, srun --mpi=pmi2
-//   unnamed   PMIX_RANK; SLURM_NTASKS, SLURM_NTASKS_PER_NODE     srun --mpi=pmix, which every MPI understands
+//   unnamed   PMIX_RANK; SLURM_NTASKS, SLURM_NTASKS_PER_NODE     srun --mpi=pmix, prterun: by PMIx, or an MPI
+//                                                                that is named
 //   agent     KASANE_AGENT_RANK, _RANKS, _HERE, _SOCKET          kasane run --hosts: no MPI
 //
 // Thread safety: any thread. place() and find_variable() neither allocate nor read `environ`: the load-time

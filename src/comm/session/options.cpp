@@ -7,9 +7,10 @@ OptionTable& add_session_options(OptionTable& table, SessionOptions& options) {
   return table.heading("Between ranks")
       .choice("--transport", "KASANE_TRANSPORT", options.transport, {"auto", "shm", "ucx", "mpi"},
               "What runs between ranks. auto: shared memory within a host, UCX or else MPI between hosts.")
-      .choice("--mpi", "KASANE_MPI", options.mpi, {"auto", "openmpi", "mpich"},
+      .choice("--mpi", "KASANE_MPI", options.mpi, {"auto", "openmpi", "mpich", "pmix"},
               "Which MPI starts the ranks for --transport mpi. auto: that of mpirun, or the first that is "
-              "installed.");
+              "installed; no MPI but PMIx where a launcher has started them that is no MPI's (srun, "
+              "prterun). pmix: PMIx, where mpirun has it, too.");
 }
 
 OptionTable& add_session_items(OptionTable& items, SessionOptions& options) {

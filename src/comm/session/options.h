@@ -12,7 +12,7 @@ namespace kasane::comm {
 
 struct SessionOptions {
   std::string transport = "auto";  ///< auto, shm, ucx, mpi
-  std::string mpi = "auto";        ///< auto, openmpi, mpich: the MPI that started the ranks, if any
+  std::string mpi = "auto";        ///< auto, openmpi, mpich: the MPI that started the ranks, if any; or pmix
   /// divide the ranks into so many parts (of neighbouring ranks) that act as separate hosts; to try out
   /// networks
   std::uint64_t hosts = 1;

@@ -10,10 +10,10 @@ Result<SessionPlan> over_ucx(const Situation& s, bool within_hosts) {
 }
 
 Result<SessionPlan> over_mpi(const Situation& s) {
-  if (s.launcher != Launcher::mpi || s.agents) {
+  if (s.launcher != Launcher::mpi || s.without_mpi) {
     return fail(Errc::unsupported,
-                "--transport mpi: the ranks were not started by mpirun; `kasane run --transport mpi` does "
-                "that, and so does mpirun itself");
+                "--transport mpi: no MPI joins the ranks; start them by `kasane run --transport mpi` or by "
+                "mpirun, or name the MPI that srun or prterun starts them for (KASANE_MPI=openmpi or mpich)");
   }
   return SessionPlan{.network = NetworkKind::mpi, .within_hosts = true};
 }
@@ -21,7 +21,7 @@ Result<SessionPlan> over_mpi(const Situation& s) {
 Result<SessionPlan> automatic(const Situation& s) {
   if (s.hosts == 1) return SessionPlan{};
   if (s.ucx) return SessionPlan{.network = NetworkKind::ucx, .within_hosts = false};
-  if (s.launcher == Launcher::mpi && !s.attached && !s.agents)
+  if (s.launcher == Launcher::mpi && !s.attached && !s.without_mpi)
     return SessionPlan{.network = NetworkKind::mpi, .within_hosts = false};
   return fail(Errc::unsupported, counted(s.ranks, "rank") + " on " + counted(s.hosts, "host") +
                                      (s.attached ? " need UCX where the program has its own MPI: "

@@ -25,9 +25,9 @@ struct Situation {
   std::string asked = {};  ///< SessionOptions::transport
   Launcher launcher = Launcher::alone;
   std::uint32_t ranks = 1, hosts = 1;
-  bool attached = false;  ///< the MPI is the program's: a fault in a call of it could wait for that call
-  bool agents = false;    ///< started by kasane run --hosts: there is no MPI
-  bool ucx = false;       ///< every rank has it
+  bool attached = false;     ///< the MPI is the program's: a fault in a call of it could wait for that call
+  bool without_mpi = false;  ///< started by kasane run --hosts, or met by PMIx: there is no MPI
+  bool ucx = false;          ///< every rank has it
   std::string why_no_ucx = {};
 };
 

@@ -17,6 +17,7 @@
 #include "comm/composed/composed.h"
 #include "comm/mpi/library.h"
 #include "comm/mpi/mpi_transport.h"
+#include "comm/mpi/pmix.h"
 #include "comm/shm/shm_transport.h"
 #include "comm/ucx/ucx_transport.h"
 #include "comm/waiter.h"
@@ -89,7 +90,15 @@ Result<void> Session::build() {
 
 Result<void> Session::meet() {
   if (job_.agent >= 0) {
-    by_agent_ = out_of_band_by_agent(OwnedFd(std::exchange(job_.agent, -1)), job_.rank, job_.ranks);
+    by_launcher_ = out_of_band_by_agent(OwnedFd(std::exchange(job_.agent, -1)), job_.rank, job_.ranks);
+    return {};
+  }
+  if (job_.launcher == Launcher::mpi && !adopted_ && mpi::meets_by_pmix(options_.mpi)) {
+    auto met = mpi::meet_by_pmix();
+    KASANE_TRY(met);
+    by_launcher_ = std::move(*met);
+    job_.rank = by_launcher_->rank();
+    job_.ranks = by_launcher_->ranks();
     return {};
   }
   if (job_.launcher == Launcher::mpi) return load_mpi();
@@ -118,7 +127,7 @@ Result<void> Session::load_mpi() {
 }
 
 OutOfBand& Session::out_of_band() {
-  if (by_agent_ != nullptr) return *by_agent_;
+  if (by_launcher_ != nullptr) return *by_launcher_;
   if (mpi_ != nullptr) return mpi_->out_of_band();
   if (exchange_ == nullptr) exchange_ = std::make_unique<HostExchange>(*control_);
   return exchange_->get();
@@ -166,7 +175,7 @@ Result<void> Session::decide() {
                       .ranks = job_.ranks,
                       .hosts = job_.hosts,
                       .attached = adopted_,
-                      .agents = by_agent_ != nullptr};
+                      .without_mpi = by_launcher_ != nullptr};
   if (ucx_matters(situation)) {
     const Result<void> here = ucx::available();
     // If one rank has no UCX, no rank uses it; that is no failure yet.
@@ -221,6 +230,7 @@ Result<void> Session::connect() {
 
 void Session::end_mpi() noexcept {
   if (mpi_ != nullptr) mpi_->end();
+  if (by_launcher_ != nullptr) by_launcher_->end();
 }
 
 std::string Session::describe() const {

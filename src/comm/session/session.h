@@ -19,7 +19,7 @@
 //
 // forked   ─ control plane of the host's memory ─┐                     ┌─ one host: shm
 //                                                ├─▶ OutOfBand ─ plan ─┼─ several: composed (shm, ucx | mpi)
-// mpirun   ─ MPI ─ rendezvous: the host's memory ┘                     └─ forced: composed (this rank by
+// launcher ─ MPI ─ rendezvous: the host's memory ┘                     └─ forced: composed (this rank by
 //                                                                         shm, all others by ucx | mpi)
 //
 // **Agreement.** Ranks with different options or libraries would build transports that do not fit together:
@@ -50,8 +50,8 @@ class Library;
 class Session {
  public:
   /// Collective. job: a forked or single one (create_job), or one with only Launcher::mpi set: then the MPI
-  /// is loaded and initialised here, and gives rank and ranks. A job's descriptors remain its maker's, which
-  /// must keep them open as long as the session lives.
+  /// is loaded and initialised here, or PMIx is, and gives rank and ranks. A job's descriptors remain its
+  /// maker's, which must keep them open as long as the session lives.
   /// adopted: the MPI of the program, whose ranks join. It serves for meeting only: no transport is made over
   /// it.
   static Result<std::unique_ptr<Session>> join(const SessionOptions& options, Job job,
@@ -68,9 +68,9 @@ class Session {
   [[nodiscard]] const Job& job() const noexcept { return job_; }
   /// "4 ranks on 2 hosts: shm within, ucx (UCX 1.13.1: tcp/va) between"
   [[nodiscard]] std::string describe() const;
-  /// Finalizes the MPI, if there is one, before the destructor or in its place: mpirun considers a process
-  /// that has not as dead. Collective. Shared memory and UCX go on working. out_of_band() does not, nor does
-  /// a transport over the MPI: then the session must not be destroyed any more.
+  /// Finalizes the MPI or PMIx, if there is one, before the destructor or in its place: a launcher considers
+  /// a process that has not as dead. Collective. Shared memory and UCX go on working. out_of_band() does not,
+  /// nor does a transport over the MPI: then the session must not be destroyed any more.
   void end_mpi() noexcept;
 
  private:
@@ -95,7 +95,7 @@ class Session {
   std::string network_;  ///< describes what runs between ranks
   // Destroyed from the last to the first.
   std::shared_ptr<mpi::Library> mpi_;
-  std::unique_ptr<OutOfBand> by_agent_;     ///< started by kasane run --hosts
+  std::unique_ptr<OutOfBand> by_launcher_;  ///< an agent of kasane run --hosts, or PMIx: there is no MPI
   bool made_job_ = false;                   ///< this object closes job_'s descriptors
   std::optional<Job> self_;                 ///< of this rank alone; closed by this object
   std::unique_ptr<Transport> control_;      ///< forked: the control plane

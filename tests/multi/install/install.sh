@@ -233,7 +233,7 @@ END
     # hello is the README's.
     awk '/^```cpp/ { inside = 1; next } /^```/ { inside = 0 } inside' "$source/README.md" |
       cmp - "$here/hello/hello.cpp" || fail "README.md has another hello"
-    for component in runtime devel apps openmpi mpich ga-openmpi ga-mpich; do
+    for component in runtime devel apps pmix openmpi mpich ga-openmpi ga-mpich; do
       cmake --install "$build" --prefix "$scratch/first" --component $component >"$scratch/log" ||
         fail "cmake --install"
     done

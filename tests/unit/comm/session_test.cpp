@@ -66,7 +66,7 @@ TEST(SessionPlan, RanksOfAProgramsOwnMpiAreNotJoinedByIt) {
 }
 
 TEST(SessionPlan, RanksThatAgentsStartedHaveNoMpi) {
-  Situation s{.asked = "mpi", .launcher = Launcher::mpi, .ranks = 4, .hosts = 2, .agents = true};
+  Situation s{.asked = "mpi", .launcher = Launcher::mpi, .ranks = 4, .hosts = 2, .without_mpi = true};
   EXPECT_FALSE(make_plan(s));
   s.asked = "auto";
   EXPECT_FALSE(make_plan(s));
