@@ -47,7 +47,7 @@ fresh() {   # ROOT: Debian alone
 }
 
 build() {
-  local here=/work/main   # the same for every build, for ccache
+  local here=/src   # the same for every build, for ccache
   fresh "$folder/builds"
   say "what is needed for building: scripts/install-dependencies.sh --packages"
   mkdir -p "$folder/builds$here"
