@@ -215,7 +215,7 @@ class Agent {
     c.exchange->receive();
     Head head;
     std::string bytes;
-    while (c.exchange->next(head, bytes)) run_.send(Head::kMine, c.rank, bytes);
+    while (c.exchange->next(head, bytes)) run_.send(head.kind, c.rank, bytes);
     if (c.exchange->ended()) c.exchange.reset();
   }
 

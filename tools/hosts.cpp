@@ -51,7 +51,7 @@ void say(const std::string& text) { std::fputs(("kasane: " + text + "\n").c_str(
 std::vector<std::string> agent_command(const std::string& agent, const std::string& host,
                                        const std::string& kasane) {
   std::vector<std::string> words;
-  bool named = false;
+  bool named = agent.empty();  // on this host
   for (std::size_t at = 0; at < agent.size();) {
     const std::size_t end = std::min(agent.find(' ', at), agent.size());
     std::string word = agent.substr(at, end - at);
@@ -67,7 +67,9 @@ std::vector<std::string> agent_command(const std::string& agent, const std::stri
 
 class HostsJob {
  public:
-  HostsJob(const runtime::Options& options, const std::vector<HostRanks>& hosts) : options_(options) {
+  /// attaching: every rank has a main, and leaves the job before it ends.
+  HostsJob(const runtime::Options& options, const std::vector<HostRanks>& hosts, bool attaching)
+      : options_(options), attaching_(attaching) {
     for (const HostRanks& h : hosts) {
       Host host;
       host.name = h.host;
@@ -77,6 +79,7 @@ class HostsJob {
       ranks_ += h.ranks;
     }
     mine_.resize(ranks_);
+    joined_.resize(ranks_);
     lines_.resize(ranks_);
     sigset_t set;
     ::sigemptyset(&set);
@@ -168,6 +171,9 @@ class HostsJob {
   void take(Host& host, const Head& head, const std::string& bytes) {
     switch (head.kind) {
       case Head::kMine: return exchange(head.rank, bytes);
+      case Head::kLeft:
+        if (head.rank < ranks_) joined_[head.rank] = false;
+        return;
       case kOutput: return print(head.rank, 0, bytes);
       case kErrors: return print(head.rank, 1, bytes);
       case kEnded: return rank_ended(host, head.rank, std::atoi(bytes.c_str()));
@@ -182,7 +188,12 @@ class HostsJob {
   /// When all have come, every rank gets what all have.
   void exchange(std::uint32_t rank, const std::string& bytes) {
     if (rank >= ranks_) return;
+    if (attaching_ && hosts_[0].left != ranks_ && !ending_) {
+      say("rank " + std::to_string(rank) + " joins a job of which ranks have ended");
+      return fail(1);
+    }
     if (!mine_[rank]) ++come_;
+    joined_[rank] = true;
     mine_[rank] = bytes;
     if (come_ != ranks_) return;
     std::string all;
@@ -217,7 +228,11 @@ class HostsJob {
     if (host.left != 0) --host.left;
     const bool by_signal = WIFSIGNALED(status);
     const int code = by_signal ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-    if (rank == 0 && !ending_ && (!by_signal || WTERMSIG(status) == signalled_)) {
+    if (attaching_ && code == 0 && (joined_[rank] || come_ != 0) && !ending_) {
+      say("rank " + std::to_string(rank) + " ended without leaving the job, which the others wait for");
+      return fail(1);
+    }
+    if (rank == 0 && !attaching_ && !ending_ && (!by_signal || WTERMSIG(status) == signalled_)) {
       main_ended_ = true;
       status_ = std::max(status_, code);
       end_at_ = now_ns() + kOthersEnd_ns;
@@ -285,9 +300,11 @@ class HostsJob {
   }
 
   const runtime::Options& options_;
+  const bool attaching_;
   std::vector<Host> hosts_;
   std::uint32_t ranks_ = 0, come_ = 0;
   std::vector<std::optional<std::string>> mine_;
+  std::vector<bool> joined_;  ///< ranks that have met, and have not left
   std::vector<Lines> lines_;
   sigset_t mask_{};
   OwnedFd signals_;
@@ -295,6 +312,17 @@ class HostsJob {
   int status_ = 0, signalled_ = 0;
   std::uint64_t end_at_ = 0;
 };
+
+int run_job(const runtime::Options& options, const std::vector<HostRanks>& hosts, const std::string& agent,
+            std::vector<std::string> command, bool attaching) {
+  const std::string program = find_program(command[0]);
+  if (::access(program.c_str(), X_OK) != 0) return execute(std::move(command));
+  command[0] = std::filesystem::absolute(program);
+  set_job_key();
+  for (const char* name : {"KASANE_RANKS", "KASANE_HOSTS", "KASANE_AGENT", "KASANE_TAG_OUTPUT"})
+    ::unsetenv(name);
+  return HostsJob(options, hosts, attaching).run(agent, command);
+}
 
 }  // namespace
 
@@ -335,13 +363,12 @@ Result<std::vector<HostRanks>> hosts_of(const std::string& list, std::uint64_t r
 
 int run_on_hosts(const runtime::Options& options, const std::vector<HostRanks>& hosts,
                  const std::string& agent, std::vector<std::string> command) {
-  const std::string program = find_program(command[0]);
-  if (::access(program.c_str(), X_OK) != 0) return execute(std::move(command));
-  command[0] = std::filesystem::absolute(program);
-  set_job_key();
-  for (const char* name : {"KASANE_RANKS", "KASANE_HOSTS", "KASANE_AGENT", "KASANE_TAG_OUTPUT"})
-    ::unsetenv(name);
-  return HostsJob(options, hosts).run(agent, command);
+  return run_job(options, hosts, agent, std::move(command), false);
+}
+
+int run_attaching_here(const runtime::Options& options, std::vector<std::string> command) {
+  const HostRanks here{.host = "this host", .ranks = static_cast<std::uint32_t>(options.ranks)};
+  return run_job(options, {here}, "", std::move(command), true);
 }
 
 }  // namespace kasane::tools

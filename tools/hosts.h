@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kasane run --hosts: starts a job's ranks on several hosts, without an MPI.
+// kasane run --hosts: starts a job's ranks on several hosts, without an MPI. Likewise --attach on this one.
 //
 //   kasane run ── ssh HOST kasane agent ──▶ agent (host_agent.cpp) ──▶ ranks of that host
 //
@@ -29,5 +29,9 @@ Result<std::vector<HostRanks>> hosts_of(const std::string& list, std::uint64_t r
 /// Runs the job, and returns its exit status. agent: the command that runs another on a host; %h is its name.
 int run_on_hosts(const runtime::Options&, const std::vector<HostRanks>&, const std::string& agent,
                  std::vector<std::string> command);
+
+/// Runs a program that attaches on options.ranks ranks of this host, without an MPI: each is a process with a
+/// main of its own.
+int run_attaching_here(const runtime::Options&, std::vector<std::string> command);
 
 }  // namespace kasane::tools

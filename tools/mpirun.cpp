@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "execute.h"
+#include "hosts.h"
 #include "mem/engines.h"
 #include "mem/uffd_engine.h"
 #include "program_file.h"
@@ -137,6 +138,9 @@ int run_attaching(runtime::Options options, const std::string& mpi, std::vector<
   const bool waits =
       (options.faults == "auto" || options.faults == mem::kUffdThread) && mem::engine_for(mem::kUffdThread);
   if (!waits) ::setenv("UCX_TLS", "posix,self", 0);
+  if (options.session.mpi == "auto" && mpi_launcher("openmpi").path.empty() &&
+      mpi_launcher("mpich").path.empty())
+    return run_attaching_here(options, std::move(command));
   return run_by_mpi(options, std::move(command), "a program that attaches");
 }
 

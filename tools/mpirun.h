@@ -40,7 +40,7 @@ struct Libraries {
 Libraries libraries_of(const std::string& program);
 
 /// As run_by_mpi(), a program with a start of its own that attaches (kasane_attach). mpi: its MPI, unless
-/// --mpi says another.
+/// --mpi says another. Where it has none, and there is no mpirun: without an MPI.
 int run_attaching(runtime::Options options, const std::string& mpi, std::vector<std::string> command);
 
 }  // namespace kasane::tools

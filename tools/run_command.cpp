@@ -256,8 +256,8 @@ Command make_run(CLI::App& kasane) {
          "Print all options and variables as docs/guide/options.md has them, and exit")
       ->group("");
   app->add_flag("--attach", state->attach,
-                "Start a program that has its own MPI and calls kasane_attach by that MPI's mpirun. Implied "
-                "where the program needs libkasane.so, and not Kasane's start.");
+                "Start a program that calls kasane_attach, by the mpirun of its MPI; without an MPI, on this "
+                "host alone. Implied where the program needs libkasane.so, and not Kasane's start.");
   app->add_flag("--preload{examined}", state->preload,
                 "Start a program as it is installed, on several ranks: its threads spread (--threads), and "
                 "share its variables and what it allocates. Programs that were not examined for this run "

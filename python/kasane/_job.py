@@ -23,6 +23,8 @@ _OPTIONS = (
 _RANK = "_KASANE_PYTHON_RANK"
 _OF_LAUNCHERS = ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_SIZE", "PMI_RANK", "PMI_FD",
                  "PMIX_RANK", "KASANE_MPI")
+# By which kasane run says so to ranks that it starts without an MPI.
+BY_AGENT = ("KASANE_AGENT_RANK", "KASANE_AGENT_RANKS", "KASANE_AGENT_HERE", "KASANE_AGENT_SOCKET")
 _started = None  # the MPI's library, if this package has initialised it
 
 
@@ -78,7 +80,12 @@ def _attach(comm):
     else:
         if mpi4py is None:
             _start_mpi()
+        by_agent = BY_AGENT[0] in os.environ
         _core.attach(None, 0)
+        if by_agent:  # kasane run without an MPI, whose end would leave the job
+            for variable in BY_AGENT:
+                os.environ.pop(variable, None)
+            atexit.register(_leave)
 
 
 def detach():
@@ -147,6 +154,11 @@ def _start_mpi():
         mpi.MPI_Init(None, None)
         atexit.register(_finalize, mpi)
     _started = mpi
+
+
+def _leave():
+    if _core.attached() and not _core.forked():
+        _core.detach()
 
 
 def _finalize(mpi):

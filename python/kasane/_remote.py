@@ -313,7 +313,7 @@ def start(ranks=None, **options):
     """Start ranks behind this process, and do all that follows there: for a REPL, a notebook, a script.
 
     ranks: by default as many as the process has processors, 4 at most. options: those of attach(),
-    ``dram="2G"``. An MPI has to be on the machine.
+    ``dram="2G"``.
 
     Arrays are used as ever; their elements are in the ranks, and ``a[i:j]`` copies them here. Functions that
     ranks call, as fromfunction's, are sent by value. Ctrl-C ends the call, not the ranks. detach(), and the
@@ -323,8 +323,8 @@ def start(ranks=None, **options):
     global current
     if _job.attached() or current is not None:
         raise Error(1, "kasane.start: the process has joined a job already; call start before, or detach()")
-    if any(variable in os.environ for variable in _job.LAUNCHERS):
-        raise Error(1, "kasane.start: this process is a rank itself, started by mpirun")
+    if any(variable in os.environ for variable in (*_job.LAUNCHERS, *_job.BY_AGENT)):
+        raise Error(1, "kasane.start: this process is a rank itself, started by mpirun or kasane run")
     _job.check_options("start", options)
     ranks = min(4, len(os.sched_getaffinity(0))) if ranks is None else int(ranks)
     if ranks < 1:

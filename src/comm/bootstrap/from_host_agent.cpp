@@ -59,7 +59,7 @@ class ByAgent final : public OutOfBand {
         pollfd ready{.fd = socket_.get(), .events = which, .revents = 0};
         ::poll(&ready, 1, has_built() ? 1 : 1000);
       } else {
-        return fail(Errc::peer_lost, "the agent of this host, which kasane run --hosts started, has ended");
+        return fail(Errc::peer_lost, "the agent of this host, which kasane run started, has ended");
       }
     }
     return {};
@@ -74,6 +74,11 @@ class ByAgent final : public OutOfBand {
 
 std::unique_ptr<OutOfBand> out_of_band_by_agent(OwnedFd socket, Rank rank, std::uint32_t ranks) {
   return std::make_unique<ByAgent>(std::move(socket), rank, ranks);
+}
+
+void tell_agent_of_leaving(int socket, Rank rank) noexcept {
+  const AgentMessage left{.kind = AgentMessage::kLeft, .rank = raw(rank), .bytes = 0};
+  static_cast<void>(::send(socket, &left, sizeof left, MSG_NOSIGNAL));  // if it has gone, nobody asks
 }
 
 }  // namespace kasane::comm

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The exchange of ranks that `kasane run --hosts` started. Each host has an agent (tools/host_agent.cpp),
-// which starts its ranks, each with a socket to it; the agents' input and output lead to kasane run.
+// The exchange of ranks that `kasane run` started without an MPI and without a fork: --hosts, and --attach.
+// Each host has an agent (tools/host_agent.cpp), which starts its ranks, each with a socket to it; the agents'
+// input and output lead to kasane run.
 //
 //   rank ── what it has ──▶ agent ── ssh ──▶ kasane run ── when all have come: what all have ──▶ every rank
 //
@@ -26,11 +27,15 @@ struct AgentMessage {
   enum : std::uint32_t {
     kMine = 1,  ///< from a rank: its bytes
     kAll,       ///< to a rank: for each rank the number of its bytes, a std::uint64_t, and they
+    kLeft,      ///< from a rank that had attached: it has detached
     kFirstOfAgents,
   };
 };
 
 /// socket: to the agent of this host.
 std::unique_ptr<OutOfBand> out_of_band_by_agent(OwnedFd socket, Rank rank, std::uint32_t ranks);
+
+/// AgentMessage::kLeft, by an attached rank.
+void tell_agent_of_leaving(int socket, Rank rank) noexcept;
 
 }  // namespace kasane::comm

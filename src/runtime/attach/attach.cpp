@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/attach/attach.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -10,7 +13,9 @@
 #include <utility>
 
 #include "base/call_selector.h"
+#include "base/owned_fd.h"
 #include "comm/agree.h"
+#include "comm/bootstrap/from_host_agent.h"
 #include "comm/bootstrap/job.h"
 #include "comm/mpi/library.h"
 #include "comm/mpi/place.h"
@@ -41,6 +46,26 @@ void close_own_job() {
   g_job.reset();
 }
 
+/// Which rank this process is where `kasane run --attach` has started it without an MPI. Its socket serves
+/// every attach.
+const comm::mpi::Place& place_by_agent() noexcept {
+  static const comm::mpi::Place taken = [] {
+    comm::mpi::Place place = comm::mpi::place(environ);
+    if (place.mpi != comm::mpi::LaunchedFor::agent) return comm::mpi::Place{};
+    place.agent = comm::mpi::take_agent(place);
+    return place;
+  }();
+  return taken;
+}
+
+/// The socket by another number, for who closes it; -1: there is no agent.
+int agent_socket() noexcept {
+  const int socket = place_by_agent().agent;
+  return socket < 0 ? -1 : ::fcntl(socket, F_DUPFD_CLOEXEC, 0);
+}
+
+bool g_joined_by_agent = false;  ///< the last attach
+
 /// Rows of the table that mean user-level threads, or what ranks of one image have in common.
 Result<Options> options_of_attached() {
   auto options = options_from_environment();
@@ -63,16 +88,25 @@ Result<Options> options_of_attached() {
 
 /// What this rank knows of its job before the ranks meet.
 Result<comm::Job> job_of(const Mpi& mpi) {
-  if (mpi == nullptr) {
+  const comm::mpi::Place& by_agent = place_by_agent();
+  if (mpi == nullptr && by_agent.agent < 0) {
     auto alone = comm::create_job(1, comm::shm::job_bytes(1));
     if (alone) g_job = *alone;
     return alone;
   }
   comm::Job job;
   job.launcher = comm::Launcher::mpi;
-  job.rank = mpi->rank();
-  job.ranks = mpi->ranks();
+  job.rank = mpi != nullptr ? mpi->rank() : by_agent.rank;
+  job.ranks = mpi != nullptr ? mpi->ranks() : by_agent.ranks;
   return job;
+}
+
+/// Collective: whether all ranks can go on.
+Result<void> agree(const Mpi& mpi, const comm::Job& job, const Result<void>& here) {
+  if (mpi != nullptr) return comm::agree(mpi->out_of_band(), here, "kasane_attach");
+  if (job.launcher != comm::Launcher::mpi) return here;
+  return comm::agree(*comm::out_of_band_by_agent(OwnedFd(agent_socket()), job.rank, job.ranks), here,
+                     "kasane_attach");
 }
 
 /// What one rank could refuse alone, before any rank begins.
@@ -81,12 +115,12 @@ Result<comm::Job> prepare(const Mpi& mpi, Options& options) {
   Result<void> here;
   if (job) {
     options.ranks = job->ranks;
-    here = check_job_size(job->ranks, mpi != nullptr ? comm::mpi::place(environ).local_ranks : 1,
-                          options.space_bytes);
+    const std::uint32_t of_host = mpi != nullptr ? comm::mpi::place(environ).local_ranks : job->ranks;
+    here = check_job_size(job->ranks, of_host, options.space_bytes);
   } else {
     here = tl::unexpected<Error>(job.error());
   }
-  if (mpi != nullptr) here = comm::agree(mpi->out_of_band(), here, "kasane_attach");
+  here = agree(mpi, job ? *job : comm::Job{}, here);
   if (here) return job;
   close_own_job();
   return fail(Errc::invalid_argument, here.error().message);
@@ -134,6 +168,8 @@ Result<void> join(const Mpi& mpi, Options options, comm::Job job) {
   const std::string name = mpi != nullptr ? std::string(mpi->name()) : std::string();
   KASANE_TRY(prepare_thread(job.rank));
   KASANE_TRY(detach_at_finalize(mpi));
+  g_joined_by_agent = mpi == nullptr && job.launcher == comm::Launcher::mpi;
+  if (g_joined_by_agent) job.agent = agent_socket();
   auto runtime = Runtime::attach(std::move(options), std::move(job), mpi);
   KASANE_TRY(runtime);
   g_attached = runtime->release();
@@ -147,6 +183,7 @@ Result<void> join(const Mpi& mpi, Options options, comm::Job job) {
 Result<void> attach(const char* mpi, const void* communicator) {
   auto options = options_of_attached();
   if (!options) return fail(Errc::invalid_argument, options.error().message);
+  place_by_agent();  // takes its variables, which are no MPI's
   auto library = comm::mpi::adopt(mpi != nullptr ? mpi : options->session.mpi, communicator);
   if (!library) return fail(Errc::invalid_argument, library.error().message);
   auto job = prepare(*library, *options);
@@ -174,6 +211,7 @@ void detach() noexcept {
   g_attached->detach();
   delete std::exchange(g_attached, nullptr);
   close_own_job();
+  if (g_joined_by_agent) comm::tell_agent_of_leaving(place_by_agent().agent, place_by_agent().rank);
   // the range stays known: for messages
   set_process({.space_base = process().space_base, .space_bytes = process().space_bytes});
   leave_runtime(Calls::open);
