@@ -646,7 +646,7 @@ void gemm(const std::type_identity_t<Type>& alpha, const array<Type, 2>& a, cons
   static_assert(std::is_same_v<Type, float> || std::is_same_v<Type, double> ||
                     std::is_same_v<Type, std::complex<float>> || std::is_same_v<Type, std::complex<double>>,
                 "gemm: elements are float, double, std::complex<float> or std::complex<double>");
-  detail::multiply_arrays<Type>(alpha, a.layout(), b.layout(), beta, c.layout());
+  detail::multiply_arrays<Type>(alpha, a.layout(), b.layout(), beta, c.layout(), [](const auto&) {});
 }
 
 }  // namespace kasane

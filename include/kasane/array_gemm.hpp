@@ -114,10 +114,10 @@ class Product {
   Type alpha_, beta_;
 };
 
-/// gemm() of layouts of matrices of Type.
-template <class Type>
+/// gemm() of layouts of matrices of Type. done(piece): so much of c is there.
+template <class Type, class Done>
 void multiply_arrays(const Type& alpha, const ArrayLayout& a, const ArrayLayout& b, const Type& beta,
-                     const ArrayLayout& c) {
+                     const ArrayLayout& c, const Done& done) {
   const Bulk bulk("kasane::gemm", {&a, &b, &c}, alpha, beta);
   if (a.extents[0] != c.extents[0] || b.extents[1] != c.extents[1] || a.extents[1] != b.extents[0])
     throw error(EINVAL, "kasane::gemm: extents that do not fit; give a of m x k, b of k x n and c of m x n");
@@ -128,7 +128,10 @@ void multiply_arrays(const Type& alpha, const ArrayLayout& a, const ArrayLayout&
       throw error(EINVAL, "kasane::gemm: tiles of more than 2^31 - 1 rows or columns; give smaller tiles");
   const Product<Type> product(a, b, c, alpha, beta);
   at_owners<2>(bulk, c, in_rows(c, 1024, 4096),  // large, for much reuse
-               [&product](const box<2>& whole) { product.compute(whole); });
+               [&](const box<2>& whole) {
+                 product.compute(whole);
+                 done(whole);
+               });
 }
 
 }  // namespace kasane::detail

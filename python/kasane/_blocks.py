@@ -15,7 +15,7 @@ import numpy as np
 
 from . import _core
 from ._errors import ArgumentError
-from ._progress import Pass, watched, within
+from ._progress import Meter, Pass, volume, watched, within
 
 PIECE = 512 << 10  # bytes of what is computed at once
 READ, READ_WRITE, WRITE_ONLY = 0, 1, 2  # kasane_access
@@ -301,7 +301,22 @@ def share(x, most=None):
 
 def tracked(boxes, x):
     """This rank's boxes of an operand, of which rank 0 tells how far it is."""
-    return watched(boxes, x.size // _core.ranks()) if Pass.show and _core.rank() == 0 else boxes
+    return watched(boxes, x.size // _core.ranks()) if _shows() else boxes
+
+
+def counted(boxes):
+    """This rank's boxes, however they are dealt to the ranks; rank 0 counts them, and tells how far it is."""
+    boxes = list(boxes) if _shows() else boxes
+    return watched(boxes, sum(map(volume, boxes))) if _shows() else boxes
+
+
+def meter(size):
+    """What rank 0 calls with the number of elements that it has done; else None."""
+    return Meter(size) if _shows() else None
+
+
+def _shows():
+    return Pass.show and _core.rank() == 0
 
 
 def _share(x, most):

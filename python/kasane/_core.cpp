@@ -420,14 +420,19 @@ py::object view_of(const std::shared_ptr<Array>& array, const Sizes& first, cons
   return py::cast(std::make_unique<Part>(array, first, std::move(extents), format, false));
 }
 
-/// c = alpha a b + beta c.
+/// c = alpha a b + beta c. done: None, or is called with the number of elements of c that have been computed.
 void gemm(std::complex<double> alpha, const Array& a, const Array& b, std::complex<double> beta,
-          const Array& c, char kind) {
+          const Array& c, char kind, const py::object& done) {
   check_process();
 #ifdef KASANE_HAVE_BLAS
   const NoGil free;
   const auto multiply = [&](auto one, auto two) {
-    kasane::detail::multiply_arrays(one, a.layout(), b.layout(), two, c.layout());
+    kasane::detail::multiply_arrays(one, a.layout(), b.layout(), two, c.layout(),
+                                    [told = !done.is_none(), &done](const kasane::box<2>& piece) {
+                                      if (!told) return;
+                                      const py::gil_scoped_acquire held;
+                                      done(piece.size());
+                                    });
   };
   switch (Kind{kind}) {
     case Kind::float32: return multiply(static_cast<float>(alpha.real()), static_cast<float>(beta.real()));
@@ -437,7 +442,7 @@ void gemm(std::complex<double> alpha, const Array& a, const Array& b, std::compl
     default: refuse("kasane.matmul: elements are float32, float64, complex64 or complex128");
   }
 #else
-  static_cast<void>(std::tie(alpha, a, b, beta, c, kind));
+  static_cast<void>(std::tie(alpha, a, b, beta, c, kind, done));
   throw kasane::error(
       EPERM,
       "kasane.matmul: this package was built without a BLAS; install libopenblas-dev and build "

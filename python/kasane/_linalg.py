@@ -7,10 +7,11 @@ import numpy as np
 
 from . import _core
 from ._array import Array
-from ._blocks import Lazy, Operand, PIECE, distribution, evaluate, lazy, pointwise
+from ._blocks import Lazy, Operand, PIECE, distribution, evaluate, lazy, meter, pointwise
 from ._creation import asarray
 from ._errors import ArgumentError
 from ._manipulation import axes_of, permute_dims, reshape
+from ._progress import whole
 from ._reductions import reduce, sum
 
 _STEP = 512  # of the inner dimension, at once
@@ -57,7 +58,8 @@ def _by_blas(a, b, out, alpha, beta):
         raise TypeError("kasane.matmul: give distributed matrices of one type of elements")
     letter = a._letter("matmul", "fc")
     alpha, beta = (complex(out._number(*number)) for number in (("alpha", alpha), ("beta", beta)))
-    _core.gemm(alpha, a._core, b._core, beta, out._core, letter)
+    whole("kasane: matmul", lambda: _core.gemm(alpha, a._core, b._core, beta, out._core, letter,
+                                               meter(out.size // _core.ranks())))
     return out
 
 

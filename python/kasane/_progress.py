@@ -4,6 +4,7 @@
 A rank that left an operation by itself would leave the others waiting. So where another process drives the
 ranks (kasane.start), the signal raises KeyboardInterrupt within a pass alone, and together() tells all ranks.
 """
+import math
 import signal
 import sys
 import time
@@ -37,29 +38,49 @@ def only_in_passes():
 
 def within(call, work):
     """work(), the pass of an operation, which the signal may end."""
-    Pass.call, Pass.working = call, True
+    Pass.working = True
     try:
         if Pass.interrupted:
             raise KeyboardInterrupt
-        return work()
+        return whole(call, work)
     finally:
         Pass.working = Pass.interrupted = False
+
+
+def whole(call, work):
+    """work(), which may tell how far it is, and which the signal does not end."""
+    Pass.call = call
+    try:
+        return work()
+    finally:
         if Pass.shown:
             Pass.shown = False
             Pass.show("")
 
 
+class Meter:
+    """Tells how far a pass of ``size`` elements is, where it takes longer than two seconds."""
+
+    def __init__(self, size):
+        self._size, self._done, self._begin, self._next = max(1, size), 0, time.monotonic(), _AFTER
+
+    def __call__(self, elements):
+        """So many more are done."""
+        self._done += elements
+        taken = time.monotonic() - self._begin
+        if taken > self._next and Pass.show:
+            self._next, Pass.shown = taken + _EACH, True
+            Pass.show(f"{Pass.call}: {min(100, 100 * self._done // self._size)} %")
+
+
+def volume(box):
+    """Elements of a box."""
+    return math.prod([e - b for b, e in zip(box[0], box[1])])
+
+
 def watched(boxes, size):
-    """Boxes of a pass as they are; tells how far it is, where it takes longer than two seconds. size: of all
-    boxes, in elements."""
-    begin, next_, done = time.monotonic(), _AFTER, 0
+    """Boxes of a pass as they are; tells how far it is. size: of all boxes, in elements."""
+    meter = Meter(size)
     for box in boxes:
         yield box
-        part = 1
-        for b, e in zip(box[0], box[1]):
-            part *= e - b
-        done += part
-        taken = time.monotonic() - begin
-        if taken > next_ and Pass.show:
-            next_, Pass.shown = taken + _EACH, True
-            Pass.show(f"{Pass.call}: {min(100, 100 * done // max(1, size))} %")
+        meter(volume(box))

@@ -13,8 +13,8 @@ import numpy as np
 
 from . import _core
 from ._array import Array
-from ._blocks import (PIECE, WRITE_ONLY, Lazy, Operand, boxes_of_tiles, distribution, elements, pieces,
-                      pointwise, share, slices, text, tile_of, together)
+from ._blocks import (PIECE, WRITE_ONLY, Lazy, Operand, boxes_of_tiles, counted, distribution, elements,
+                      pieces, pointwise, share, slices, text, tile_of, together)
 from ._creation import array, asarray
 from ._errors import ArgumentError
 
@@ -434,20 +434,20 @@ def _scan(call, ufunc, x, axis, dtype, include_initial, initial):
     result = Array(shape, kind, **distribution(shape, x.leaves))
 
     def work():
-        for low, high in lines(x, axis):
-            carry = None
-            if more:
+        carry = None
+        if more:
+            for low, high in lines(x, axis):
                 at = slices(low, high)
                 result.put(at[:axis] + (slice(0, 1),) + at[axis + 1:], initial)
-            for begin, end in steps(x, low, high, axis):
-                block = ufunc.accumulate(x.block(begin, end), axis=axis, dtype=kind)
-                if carry is not None:
-                    block = ufunc(block, carry, dtype=kind)
-                carry = block[(slice(None),) * axis + (slice(-1, None),)].copy()
-                to = slices(begin, end)
-                result.put(
-                    to[:axis] + (slice(to[axis].start + more, to[axis].stop + more),) + to[axis + 1 :], block
-                )
+        for begin, end in counted(step for line in lines(x, axis) for step in steps(x, *line, axis)):
+            block = ufunc.accumulate(x.block(begin, end), axis=axis, dtype=kind)
+            if begin[axis]:
+                block = ufunc(block, carry, dtype=kind)
+            carry = block[(slice(None),) * axis + (slice(-1, None),)].copy()
+            to = slices(begin, end)
+            result.put(
+                to[:axis] + (slice(to[axis].start + more, to[axis].stop + more),) + to[axis + 1 :], block
+            )
 
     together(f"kasane: {call}", [*x.leaves, result], text(axis, more), work)
     return result

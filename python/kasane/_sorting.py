@@ -11,7 +11,7 @@ import collections
 import numpy as np
 
 from ._array import Array
-from ._blocks import READ, Lazy, Operand, distribution, evaluate, finished, pointwise, slices
+from ._blocks import READ, Lazy, Operand, counted, distribution, evaluate, finished, pointwise, slices
 from ._blocks import text, together
 from ._creation import asarray
 from ._indexing import nonzero, select
@@ -64,7 +64,7 @@ def _sorted(call, x, axis, of_block, dtype, of_vector):
     result = Array(x.shape, dtype, **distribution(x.shape, [x]))
 
     def work():
-        for low, high in lines(x, axis):
+        for low, high in counted(lines(x, axis)):
             result.put(slices(low, high), of_block(x.block(low, high), axis))
 
     together(f"kasane: {call}", [x, result], text(axis), work)
@@ -119,7 +119,7 @@ def _of_runs(x, indices=False):
     mine = runs.tiles()
 
     def sort_runs():
-        for low, high in mine:
+        for low, high in counted(mine):
             values = x.block(low, high)
             if indices:
                 at = np.argsort(values, kind="stable")
@@ -135,7 +135,7 @@ def _of_runs(x, indices=False):
     order_of_result = Array((n,), np.intp, tiles=run) if indices else None
 
     def merge():
-        for low, high in mine:
+        for low, high in counted(mine):
             k = low[0] // run
             parts = [
                 (r * run + int(b), r * run + int(e))
