@@ -4,7 +4,7 @@ memory."""
 import numpy as np
 
 from ._array import Array
-from ._blocks import Lazy, Operand, distribution, evaluate, slices, text, together
+from ._blocks import Lazy, Operand, counted, distribution, evaluate, slices, text, together
 from ._creation import array, asarray
 from ._manipulation import axes_of, axis_of, roll
 from ._reductions import lines
@@ -24,7 +24,7 @@ def _along(f, x, n, axis, norm):
     result = Array(shape, line.dtype, **distribution(shape, [x]))
 
     def work():
-        for low, high in lines(x, axis):
+        for low, high in counted(lines(x, axis)):
             high_of_result = tuple(line.size if d == axis else e for d, e in enumerate(high))
             result.put(slices(low, high_of_result), f(x.block(low, high), n, axis, norm))
 

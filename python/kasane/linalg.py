@@ -2,16 +2,19 @@
 """Linear algebra, as numpy.linalg and the Array API standard name it.
 
 Products are computed by all ranks together. Factorisations, inverses, solutions and eigenvalues are NumPy's,
-of each matrix by one rank, in whose memory it has to fit: many small matrices are dealt to the ranks.
+of each matrix by one rank, in whose memory it has to fit: many small matrices are dealt to the ranks. But
+qr and svd of a tall matrix may be larger.
 """
+import math
 from collections import namedtuple
 
 import numpy as np
 
 from . import _core
 from ._array import Array
-from ._blocks import Lazy, Operand, evaluate, finished, lazy, text, together
-from ._creation import asarray
+from ._blocks import Lazy, Operand, counted, distribution, evaluate, finished, lazy, meter, pieces, slices
+from ._blocks import text, together
+from ._creation import asarray, zeros
 from ._errors import ArgumentError
 from ._linalg import diagonal, matmul, norm, outer, tensordot, trace, vecdot, vector_norm
 from ._manipulation import matrix_transpose
@@ -21,6 +24,8 @@ __all__ = [
     "matrix_power", "matrix_rank", "matrix_transpose", "norm", "outer", "pinv", "qr", "slogdet", "solve",
     "svd", "svdvals", "tensordot", "trace", "vecdot", "vector_norm",
 ]
+
+_BLOCK = 32 << 20  # bytes of what one rank factorises at once
 
 EighResult = namedtuple("EighResult", "eigenvalues eigenvectors")
 QRResult = namedtuple("QRResult", "Q R")
@@ -53,6 +58,7 @@ def _each(call, f, arrays, values=()):
     results = [Array((*front, *np.shape(t)), np.asarray(t).dtype) for t in (tiny if several else (tiny,))]
 
     def work():
+        told = meter(-(-math.prod(front) // _core.ranks()))
         for k, at in enumerate(np.ndindex(*front)):
             if k % _core.ranks() != _core.rank():
                 continue
@@ -64,6 +70,8 @@ def _each(call, f, arrays, values=()):
             made = f(*parts)
             for result, value in zip(results, made if several else (made,)):
                 result.put((*at, ...), value)
+            if told:
+                told(1)
 
     together(f"kasane: {call}", [*(x for x, _ in given), *results], text(*values), work)
     return tuple(results) if several else results[0]
@@ -130,8 +138,49 @@ def pinv(x, rtol=None):
 
 
 def qr(x, mode="reduced"):
-    """(Q, R): orthonormal columns and upper triangles whose products are x. Collective."""
+    """(Q, R): orthonormal columns and upper triangles whose products are x. Collective.
+
+    A large matrix that is tall is cut into blocks of rows, which are dealt to the ranks.
+    """
+    if mode == "reduced" and _is_tall(x):
+        return QRResult(*_tall_qr(evaluate(x)))
     return QRResult(*_each("qr", lambda a: tuple(np.linalg.qr(a, mode)), [(x, 2)], (mode,)))
+
+
+def _is_tall(x):
+    """Whether its blocks of rows are matrices that are much smaller, and themselves tall."""
+    return isinstance(x, Operand) and x.ndim == 2 and x.dtype.char in "fdFD" and x.nbytes > _BLOCK and \
+        16 * x.shape[1] ** 2 * x.dtype.itemsize <= _BLOCK
+
+
+def _tall_qr(x):
+    """The blocks' own factors, those of their stacked triangles (Demmel, Grigori, Hoemmen and Langou, 2012),
+    and the products."""
+    rows, n = _BLOCK // (x.shape[1] * x.dtype.itemsize), x.shape[1]
+    blocks = list(enumerate(pieces((0, 0), x.shape, rows * n)))[_core.rank()::_core.ranks()]
+    q = Array(x.shape, x.dtype, **distribution(x.shape, [x]))
+    full, rest = divmod(x.shape[0], rows)
+    triangles = zeros((full * n + min(rest, n), n), x.dtype)
+
+    def factors():
+        for (low, high), k in told(blocks):
+            own, triangle = np.linalg.qr(x.block(low, high))
+            q.put(np.s_[low[0]:high[0], :own.shape[1]], own)
+            triangles.put(np.s_[k * n:k * n + len(triangle)], triangle)
+
+    def told(blocks):
+        return zip(counted(box for _, box in blocks), (k for k, _ in blocks))
+
+    together("kasane: qr of blocks", [x, q, triangles], text(rows), factors)
+    whole, triangle = qr(triangles)
+
+    def products():
+        for (low, high), k in told(blocks):
+            m = min(n, high[0] - low[0])
+            q.put(slices(low, high), q.get(np.s_[low[0]:high[0], :m]) @ whole.get(np.s_[k * n:k * n + m]))
+
+    together("kasane: qr, products", [q, whole], text(rows), products)
+    return q, triangle
 
 
 def slogdet(x):
@@ -146,6 +195,10 @@ def solve(x1, x2):
 
 def svd(x, full_matrices=True):
     """(U, S, Vh): orthonormal matrices and singular values, the largest first. Collective."""
+    if not full_matrices and _is_tall(x):
+        q, r = qr(x)
+        u, s, vh = svd(r)
+        return SVDResult(matmul(q, u), s, vh)
     return SVDResult(
         *_each("svd", lambda a: tuple(np.linalg.svd(a, full_matrices)), [(x, 2)], (full_matrices,))
     )

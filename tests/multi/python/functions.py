@@ -10,7 +10,7 @@ import time
 import numpy as np
 
 import kasane
-from kasane import _sorting
+from kasane import _core, _progress, _sorting, linalg
 from arrays import refused, same
 
 
@@ -138,6 +138,54 @@ def matrices():
     assert np.allclose((q @ r).gather(), x)
     kasane.barrier()
     refused(ValueError, "matrices of (6, 5, 4) and (6, 5, 4)", lambda: a @ a)
+    tall()
+
+
+def tall():
+    """Factors by blocks of rows, of which the last has fewer than columns; triangles in blocks, too."""
+    linalg._BLOCK = 16 * 4 * 4 * 16
+    random = np.random.default_rng(2)
+    for kind, rows in (("float64", 643), ("float64", 25600), ("complex128", 448), ("float32", 999)):
+        x = random.standard_normal((rows, 4)).astype(kind)
+        x = x + 1j * x[::-1] if kind[0] == "c" else x
+        a, near = kasane.array(x, tiles=(50, 3)), 1e-4 if kind == "float32" else 1e-10
+        q, r = kasane.linalg.qr(a)
+        assert q.dtype == r.dtype == kind and np.array_equal(r.gather(), np.triu(r.gather())), kind
+        assert np.allclose((q @ r).gather(), x, atol=near), (kind, rows)
+        assert np.allclose((kasane.conj(q).T @ q).gather(), np.eye(4), atol=near), (kind, rows)
+        u, s, vh = kasane.linalg.svd(a, full_matrices=False)
+        assert np.allclose(s.gather(), np.linalg.svd(x, compute_uv=False), rtol=near)
+        assert np.allclose(((u * s) @ vh).gather(), x, atol=near)
+        kasane.barrier()
+    linalg._BLOCK = 32 << 20
+
+
+def progress():
+    """What takes long tells how far it is: rank 0, from 0 to 100 %."""
+    told, before = [], (_progress.Pass.show, _progress._AFTER, _progress._EACH, _sorting._RUN, linalg._BLOCK)
+    _progress.Pass.show, _progress._AFTER, _progress._EACH = told.append, 0, 0
+    _sorting._RUN, linalg._BLOCK = 4000, 4096
+    a, b = kasane.random.random((300, 200), seed=1), kasane.random.random(30_000, seed=1)
+    stack = kasane.array(np.broadcast_to(np.eye(4), (9, 4, 4)))
+    tall = kasane.random.random((600, 4), seed=1)  # its triangles are one block
+    calls = [("sort", lambda: kasane.sort(a, axis=0)), ("sort runs", lambda: kasane.sort(b)),
+             ("merge runs", lambda: kasane.argsort(b)), ("cumulative_sum", lambda: kasane.cumsum(a, axis=1)),
+             ("cumulative_sum", lambda: kasane.cumulative_sum(b, include_initial=True)),
+             ("fft", lambda: kasane.fft.fft(a)), ("cholesky", lambda: kasane.linalg.cholesky(stack)),
+             ("qr of blocks", lambda: kasane.linalg.qr(tall)),
+             ("qr, products", lambda: kasane.linalg.svd(tall, False)),
+             ("add", lambda: a.sum()), ("exp", lambda: kasane.exp(a))]
+    if _core.has_blas():
+        calls.append(("matmul", lambda: a @ a.T))
+    for name, call in calls:
+        told.clear()
+        call()
+        parts = [int(t[8:].split()[-2]) for t in told if t.startswith(f"kasane: {name}: ")]
+        if kasane.rank() == 0:
+            assert parts and parts[-1] == 100 and parts == sorted(parts) and told[-1] == "", (name, told)
+        else:
+            assert not told, (name, told)
+    _progress.Pass.show, _progress._AFTER, _progress._EACH, _sorting._RUN, linalg._BLOCK = before
 
 
 def indices():
