@@ -42,11 +42,23 @@ class Array(Operand):
             raise ArgumentError(22, f"kasane: a shape of {self._shape}")
         if tiles is not None and blocks is not None:
             raise ArgumentError(22, "kasane: tiles and blocks; give one of them")
-        self.how = {"tiles": _sizes(tiles), "blocks": _sizes(blocks), "ghosts": _sizes(ghosts) or [],
-                    "periodic": bool(periodic)}
+        self._make({"tiles": _sizes(tiles), "blocks": _sizes(blocks), "ghosts": _sizes(ghosts) or [],
+                    "periodic": bool(periodic)})
+
+    @classmethod
+    def alike(cls, shape, dtype, how):
+        """An array that is made of others. how: of one of them."""
+        _need()
+        self = cls.__new__(cls)
+        self._shape, self._dtype = shape, dtype
+        self._make(how)
+        return self
+
+    def _make(self, how):
+        self.how = how
         extents = [max(1, n) for n in self._shape] or [1]  # the layout has one element at least
-        self._core = _core.Array(extents, self._dtype.itemsize, self.how["tiles"], self.how["blocks"],
-                                 self.how["ghosts"], self.how["periodic"])
+        self._core = _core.Array(extents, self._dtype.itemsize, how["tiles"], how["blocks"], how["ghosts"],
+                                 how["periodic"])
         self._plain = extents == list(self._shape)
         self._format = _format(self._dtype)
 
@@ -314,6 +326,8 @@ class Array(Operand):
 
     def each_piece(self, access):
         """(low, high, view) for pieces of this rank's tiles, which are on their way."""
+        if self.nbytes <= PIECE:  # soon done
+            return [(low, high, self._here(low, high, access)) for low, high in self.tiles()]
         return tracked(self._pieces(access), self)
 
     def _pieces(self, access):

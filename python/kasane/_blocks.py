@@ -229,12 +229,19 @@ def _type_of_tiny(f, operands, options, shape):
 # ---- passes ---------------------------------------------------------------------------------------------
 
 
+def how_of(shape, arrays):
+    """How the first one that has this shape is distributed."""
+    for a in arrays:
+        if a.shape == shape:
+            return {**a.how, "ghosts": [], "periodic": False}
+    return None
+
+
 def distribution(shape, arrays, chunks=None):
     """How an array of that shape is distributed that is made of some: as one of this shape; as a file is cut;
     where they are in tiles, in tiles of as many elements; else in blocks."""
-    for a in arrays:
-        if a.shape == tuple(shape):
-            return {**a.how, "ghosts": [], "periodic": False}
+    if how := how_of(tuple(shape), arrays):
+        return how
     if chunks:
         return {"tiles": chunks}
     volume = next((math.prod(a.tile) for a in arrays if a.how["tiles"] and math.prod(a.tile) > 1), None)
@@ -258,12 +265,14 @@ def evaluate(x, out=None, casting="same_kind"):
     if isinstance(x, Array):
         return x if out is None else evaluate(lazy(x), out)
     if out is None:
-        out = Array(x.shape, x.dtype, **distribution(x.shape, x.leaves, x.chunks))
+        how = how_of(x.shape, x.leaves)
+        out = Array.alike(x.shape, x.dtype, how) if how else Array(
+            x.shape, x.dtype, **distribution(x.shape, x.leaves, x.chunks))
     elif not isinstance(out, Array):
         raise TypeError("kasane: out= has to be a distributed array where an operand is one")
     elif out.shape != x.shape:
         raise ArgumentError(22, f"kasane: out= of shape {out.shape} for elements of shape {x.shape}")
-    elif not np.can_cast(x.dtype, out.dtype, casting):
+    elif x.dtype != out.dtype and not np.can_cast(x.dtype, out.dtype, casting):
         raise TypeError(f"Cannot cast elements from {x.dtype} to {out.dtype} of out=")
     used = any(a is out for a in x.leaves)
     if used and not x.pointwise:

@@ -165,7 +165,7 @@ def progress():
     told, before = [], (_progress.Pass.show, _progress._AFTER, _progress._EACH, _sorting._RUN, linalg._BLOCK)
     _progress.Pass.show, _progress._AFTER, _progress._EACH = told.append, 0, 0
     _sorting._RUN, linalg._BLOCK = 4000, 4096
-    a, b = kasane.random.random((300, 200), seed=1), kasane.random.random(30_000, seed=1)
+    a, b = kasane.random.random((300, 300), seed=1), kasane.random.random(30_000, seed=1)
     stack = kasane.array(np.broadcast_to(np.eye(4), (9, 4, 4)))
     tall = kasane.random.random((600, 4), seed=1)  # its triangles are one block
     calls = [("sort", lambda: kasane.sort(a, axis=0)), ("sort runs", lambda: kasane.sort(b)),
@@ -254,7 +254,7 @@ def beyond():
     same(kasane.sort(a, None)[::1_000_000], np.sort(x, None)[::1_000_000], "a sort")
 
 
-ALL = [sorts, accuracy, fusion, numbers_by_index, numpys, matrices, indices, python, beyond]
+ALL = [sorts, accuracy, fusion, numbers_by_index, numpys, matrices, progress, indices, python, beyond]
 
 if __name__ == "__main__":
     names = [n for n in sys.argv[1:] if n in globals()]
