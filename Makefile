@@ -6,6 +6,7 @@
 #   PREFIX=/usr/local                where make install puts it
 #   FAULTS=1000 SEED=1               of make chaos
 #   TIME=60                          seconds of each fuzzer of make fuzz
+#   PYTHONS=found                    of make wheel, beside the system's: 3.10 to 3.13 if found, or names
 PRESET ?= release
 JOBS   ?= $(shell nproc)
 CI     ?= 0
@@ -13,6 +14,7 @@ PREFIX ?= /usr/local
 FAULTS ?= 1000
 SEED   ?= 1
 TIME   ?= 60
+PYTHONS ?= found
 
 ifeq ($(CI),1)
 CONFIGURE := -DKASANE_WERROR=ON
@@ -48,10 +50,10 @@ deb: ## Debian packages of what make install installs, and of Python's, in build
 	cmake --build build/release -j $(JOBS) --target kasane_deb
 	@ls -1 build/release/deb/*.deb
 
-wheel: dependencies ## a wheel in build/wheel that needs no compiler and no prefix, for the system's Python
+wheel: dependencies ## a wheel in build/wheel that needs no compiler and no prefix, for all PYTHONS
 	@[ -e build/release/build.ninja ] || cmake --preset release $(PROGRAMS_OFF)
 	cmake --build build/release -j $(JOBS) --target kasane_installed kasane_python
-	python3 python/wheel.py build/release build/release/python/kasane/_core.*.so build/wheel
+	/usr/bin/python3 python/wheel.py build/release build/release/python/kasane/_core.*.so build/wheel $(PYTHONS)
 
 test: ## unit and simulator tests and programs of one rank under tsan, then the quick tests of release
 	scripts/test.sh quick $(JOBS) $(CI)

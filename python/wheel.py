@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Packs a wheel that needs no compiler and no installed Kasane: `wheel.py BUILD CORE FOLDER`.
+"""Packs a wheel that needs no compiler and no installed Kasane: `wheel.py BUILD CORE FOLDER [PYTHON…]`.
 
 BUILD: the build folder of CMake, from whose installation the library, the command and the MPI modules are
-taken. CORE: the package's C++ part, built for one Python. What these need beside the C library and the
-compiler's comes with them, and its licences: `make wheel`.
+taken. CORE: the package's C++ part, built for one Python. PYTHON: others, for which pip builds it (with a
+network, for pybind11); "found": 3.10 to 3.13 on the PATH or of pyenv. One wheel is for all of them: each
+loads its own part. What these need beside the C library and the compiler's comes with them, and its licences.
 """
 import base64
 import glob
@@ -22,8 +23,54 @@ SYSTEMS = re.compile(r"(ld-linux.*|lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s))\.so")
 HERE = os.path.dirname(os.path.realpath(__file__))
 
 
-def output(*command):
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+VERSIONS = ("3.10", "3.11", "3.12", "3.13")
+ABOUT = """import os, sys, sysconfig
+header = os.path.join(sysconfig.get_paths()["include"], "Python.h")
+print("%d.%d" % sys.version_info[:2], os.path.exists(header))"""
+
+
+def output(*command, **options):
+    return subprocess.run(command, check=True, capture_output=True, text=True, **options).stdout
+
+
+def version_of(python):
+    """Of an interpreter that can be built for, "3.12"; else None."""
+    try:
+        version, headers = output(python, "-c", ABOUT).split()
+    except (OSError, subprocess.CalledProcessError):  # a shim for a Python that is not there
+        return None
+    return version if headers == "True" else None
+
+
+def found_pythons():
+    """Interpreters of VERSIONS, by version."""
+    found = {}
+    for version in VERSIONS:
+        of_pyenv = os.path.expanduser(f"~/.pyenv/versions/{version}.*/bin/python3")
+        for python in (f"/usr/bin/python{version}", shutil.which(f"python{version}"), *glob.glob(of_pyenv)):
+            if version not in found and python and version_of(python) == version:
+                found[version] = python
+    return found
+
+
+def tag_of(core):
+    """Of the Python that loads a C++ part: "cp312"."""
+    return "cp" + re.search(r"cpython-(\d+)", os.path.basename(core)).group(1)
+
+
+def built_by_pip(python, prefix, folder):
+    """The C++ part for an interpreter, from the sources in a prefix."""
+    sources = os.path.join(folder, "sources")
+    shutil.copytree(os.path.join(prefix, "share", "kasane", "python"), sources)  # which setuptools writes to
+    environment = {**os.environ, "CMAKE_PREFIX_PATH": prefix}
+    try:
+        output(python, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, sources, env=environment)
+    except subprocess.CalledProcessError as failure:
+        sys.exit(f"wheel: no C++ part for {python}; name those that are wanted, make wheel PYTHONS=…\n"
+                 f"{failure.stderr[-2000:]}")
+    with zipfile.ZipFile(*glob.glob(os.path.join(folder, "*.whl"))) as archive:
+        core, = (name for name in archive.namelist() if re.search(r"_core\..*\.so$", name))
+        return archive.extract(core, folder)
 
 
 def needed(elf):
@@ -84,10 +131,10 @@ def write(root, path, text):
         f.write(text)
 
 
-def gather(build, core, root):
+def gather(build, cores, pythons, root):
     """The package with all that it needs."""
     stage, package = os.path.join(root, "stage"), os.path.join(root, "wheel", "kasane")
-    for part in ("runtime", "openmpi", "mpich"):
+    for part in ("runtime", "openmpi", "mpich", *(["devel"] if pythons else [])):
         output("cmake", "--install", build, "--prefix", stage, "--component", part)
     os.makedirs(os.path.join(package, "lib", "kasane"))
     os.makedirs(os.path.join(package, "bin"))
@@ -101,41 +148,50 @@ def gather(build, core, root):
     command = shutil.copy(glob.glob(os.path.join(stage, "bin", "kasane"))[0], os.path.join(package, "bin"))
     for module in glob.glob(os.path.join(stage, "lib*", "kasane", "*")):
         shutil.copy(module, os.path.join(package, "lib", "kasane"))
-    part = shutil.copy(core, package)
-    return package, part, command, own, version
+    for k, python in enumerate(pythons):
+        if f"cp{version_of(python).replace('.', '')}" not in map(tag_of, cores):
+            cores = [*cores, built_by_pip(python, stage, os.path.join(root, f"pip{k}"))]
+    for core in cores:
+        shutil.copy(core, package)
+    return package, cores, command, own, version
 
 
-def main(build, core, folder):
+def main(build, core, folder, *pythons):
     if shutil.which("patchelf") is None:
         sys.exit("wheel: patchelf is needed (Debian: patchelf)")
+    pythons = list(found_pythons().values()) if pythons == ("found",) else pythons
+    for python in pythons:
+        if version_of(python) is None:
+            sys.exit(f"wheel: {python} does not run, or has no Python.h")
     with tempfile.TemporaryDirectory() as root:
-        package, part, command, own, version = gather(build, core, root)
+        package, cores, command, own, version = gather(build, [core], pythons, root)
         libraries = os.path.join(package, "lib")
-        copied = copy_libraries([core, command, own], libraries)
+        copied = copy_libraries([*cores, command, own], libraries)
         for file in elf_files(package):
-            above = os.path.relpath(libraries, os.path.dirname(file))
-            output("patchelf", "--set-rpath", os.path.normpath("$ORIGIN/" + above), file)
+            from_here = os.path.relpath(libraries, os.path.dirname(file))
+            output("patchelf", "--set-rpath", "$ORIGIN/" + from_here, file)
             output("strip", "--strip-unneeded", file)
         info = f"kasane-{version}.dist-info"
         add_licences(copied, os.path.join(root, "wheel", info, "licenses"))
-        python = "cp" + re.search(r"cpython-(\d+)", os.path.basename(part)).group(1)
-        tag = f"{python}-{python}-{platform(package)}"
-        pack(os.path.join(root, "wheel"), info, version, tag, python, folder)
+        tags = sorted(map(tag_of, cores), key=lambda tag: int(tag[3:]))
+        pack(os.path.join(root, "wheel"), info, version, tags, platform(package), folder)
 
 
-def pack(root, info, version, tag, python, folder):
+def pack(root, info, version, tags, system, folder):
+    tag = f"{'.'.join(tags)}-{'.'.join(tags)}-{system}"
     with open(os.path.join(HERE, "pyproject.toml"), encoding="utf-8") as f:
         summary = re.search(r'^description = "(.*)"', f.read(), re.MULTILINE).group(1)
     write(
     root,
     f"{info}/METADATA",
     f"Metadata-Version: 2.1\nName: kasane\nVersion: {version}\nSummary: {summary}\n"
-    f"License: Apache-2.0\nRequires-Python: =={python[2]}.{python[3:]}.*\nRequires-Dist: numpy\n"
+    f"License: Apache-2.0\nRequires-Python: >={tags[0][2]}.{tags[0][3:]}\nRequires-Dist: numpy\n"
     "Provides-Extra: mpi\nRequires-Dist: mpi4py; extra == 'mpi'\n")
     write(
     root,
     f"{info}/WHEEL",
-     f"Wheel-Version: 1.0\nGenerator: kasane\nRoot-Is-Purelib: false\nTag: {tag}\n")
+    "Wheel-Version: 1.0\nGenerator: kasane\nRoot-Is-Purelib: false\n"
+    + "".join(f"Tag: {t}-{t}-{system}\n" for t in tags))
     write(root, f"{info}/entry_points.txt", "[console_scripts]\nkasane = kasane._command:main\n")
     os.makedirs(folder, exist_ok=True)
     file, record = os.path.join(folder, f"kasane-{version}-{tag}.whl"), []
@@ -154,6 +210,6 @@ def pack(root, info, version, tag, python, folder):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 4:
+    if len(sys.argv) < 4:
         sys.exit(__doc__)
     main(*sys.argv[1:])

@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Makes the Debian packages in a clean root of a distribution (`make deb` there), installs them in another,
-# and takes the README's first steps with them. Says each step as it is done. Needs root and debootstrap.
-# What git tracks is built. Each root takes 1 to 3 GB; they are removed in the end, and the packages stay.
+# and takes the README's first steps with them; or tries a wheel. Says each step as it is done. Needs root
+# and debootstrap. What git tracks is built. Each root takes 1 to 3 GB; they are removed in the end, and the
+# packages stay.
 # Usage: packages.sh [SUITE [FOLDER]]   SUITE: one that debootstrap knows here (default: this system's)
 #   FOLDER      where the roots and the packages go (default: build/packages)
 #   MIRROR=URL  of the suite, else debootstrap's own
 #   CCACHE=DIR  a folder of ccache's, shared with the root in which is built
 #   PACKAGES=DIR  a folder with packages of this suite, to be installed in place of making them
+#   WHEEL=FILE  tries that wheel (make wheel) in a root which has Python and neither a compiler, an MPI nor
+#               UCX, and makes no packages; NumPy comes from pip's index
 #   KEEP=1      the roots stay, and are used again
 set -euo pipefail
 source=$(cd "$(dirname "$0")/.." && pwd)
@@ -59,6 +62,45 @@ build() {
     { tail -40 "$folder/build.log"; say "FAILED: $folder/build.log"; exit 1; }
   cp "$folder/builds$here"/build/release/deb/*.deb "$folder"
 }
+
+try_wheel() {   # the programs of docs/guide/python.md, alone and on two ranks
+  local root=$folder/wheel step version program
+  fresh "$root"
+  say "apt-get install of python3 and python3-venv alone"
+  within "$root" "apt-get install -y -qq --no-install-recommends python3 python3-venv" >"$folder/log" 2>&1 ||
+    { tail -20 "$folder/log"; exit 1; }
+  rm -rf "$root/try"
+  mkdir "$root/try"
+  cp "$WHEEL" "$root/try"
+  version=$(within "$root" "python3 -c 'import sys; print(*sys.version_info[:2], sep=\".\")'")
+  python3 -m pip download -q --no-deps --only-binary :all: --python-version "$version" -d "$root/try" numpy
+  awk -v to="$root/try/program" 'inside && /^```/ { inside = 0; close(file) }
+    inside == 1 && /^import kasane/ { inside = 2; file = to (++n) ".py" }
+    inside == 1 { inside = 0 } inside == 2 { print >file } /^```python/ { inside = 1 }' \
+    "$source/docs/guide/python.md"
+  local steps=(
+    'python3 --version; ldd --version | head -1; ! command -v gcc mpirun'
+    'python3 -m venv ENV; ENV/bin/pip install -q --no-index --find-links . kasane'
+    'ENV/bin/kasane version; ENV/bin/kasane info | grep -iE "ucx|mpi"'
+    'ENV/bin/python3 -c "import kasane; kasane.show_config()"')
+  for program in "$root"/try/program*.py; do
+    program=$(basename "$program")
+    steps+=("ENV/bin/python3 $program")
+    grep -q 'kasane.start' "$root/try/$program" ||
+      steps+=("ENV/bin/kasane run --attach -n 2 -- ENV/bin/python3 $program")
+  done
+  for step in "${steps[@]}"; do
+    echo "   \$ $step"
+    within "$root" "cd /try; timeout 600 bash -ec '$step'" 2>&1 | sed 's/^/   /'
+  done
+}
+
+if [ -n "${WHEEL:-}" ]; then
+  try_wheel
+  [ "${KEEP:-}" = 1 ] || rm -rf "$folder"/{bare,wheel}
+  say "passed"
+  exit
+fi
 
 rm -f "$folder"/*.deb
 if [ -n "${PACKAGES:-}" ]; then cp "$PACKAGES"/*.deb "$folder"; else build; fi

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The exchange of ranks that `kasane run` started without an MPI and without a fork: --hosts, and --attach.
-// Each host has an agent (tools/host_agent.cpp), which starts its ranks, each with a socket to it; the agents'
-// input and output lead to kasane run.
+// Each host has an agent (tools/host_agent.cpp), which starts its ranks, each with a socket to it; the
+// agents' input and output lead to kasane run.
 //
 //   rank ── what it has ──▶ agent ── ssh ──▶ kasane run ── when all have come: what all have ──▶ every rank
 //

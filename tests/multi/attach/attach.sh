@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Starts the program that attaches in each case of a set, by kasane run and by its MPI's mpirun. Without an MPI
-# it gets several ranks by kasane run alone.
+# Starts the program that attaches in each case of a set, by kasane run and by its MPI's mpirun. Without an
+# MPI it gets several ranks by kasane run alone.
 # Usage: attach.sh cases|engines|ends|network RANKS KASANE PROGRAM
 set -uo pipefail
 set=$1 ranks=$2 kasane=$3 program=$4
@@ -19,7 +19,8 @@ fail() { echo "attach: FAILED: $*" >&2; head -60 "$out" >&2; exit 1; }
 passes() {
   local name=$1
   shift
-  timeout 100 "${start[@]}" "$kasane" run -n "$ranks" "$@" -- "$program" "$name" >"$out" 2>&1 || fail "status $?: $name $*"
+  timeout 100 "${start[@]}" "$kasane" run -n "$ranks" "$@" -- "$program" "$name" >"$out" 2>&1 ||
+    fail "status $?: $name $*"
   grep -q "^attach: $name passed" "$out" || [ "$name" = refused ] || fail "$name $*: not passed"
   echo "$name $*: passed"
 }
