@@ -4,8 +4,9 @@
 
   core    256 MiB in memory            NumPy
   small   ten elements; the import     NumPy
-  files   512 MiB in .npy files        np.memmap, which the page cache has
-  beyond  matrices of 128 MiB with 64 MiB of memory    np.memmap by blocks; NumPy's product in memory
+  files   256 MiB in .npy files        np.memmap; the page cache has them
+  beyond  128 MiB with 64 MiB of memory: np.memmap, where need be by blocks; the page cache has them
+  product of matrices of 128 MiB with 96 MiB of memory: NumPy's in memory
 
 Files are in FOLDER. Rank 0 does the peer's part alone, all ranks ours, in turns. Prints medians of the time on
 the clock and of all ranks' processor time, in ms (small: in us), and what is ours over the peer's.
@@ -105,7 +106,7 @@ def by_blocks(f, x, *more):
 
 
 def files():
-    paths, (x, y, z) = in_files("abc", (64 * MIB,))
+    paths, (x, y, z) = in_files("abc", (32 * MIB,))
     a, b, c = (kasane.open_memmap(p, "r+") for p in paths)
 
     def add():
@@ -126,9 +127,9 @@ def files():
 
 def beyond():
     n = 4096
-    paths, (x, y, z) = in_files("abc", (n, n))
-    a, b, c = (kasane.load(p, tiles=(512, 512)) for p in paths)
-    line, other = kasane.reshape(a, -1), z.reshape(-1)
+    paths, (x, z) = in_files("ab", (n, n))
+    a, other = kasane.load(paths[0], tiles=(512, 512)), z.reshape(-1)
+    line = kasane.reshape(a, -1)
 
     def transpose():
         for i in range(0, n, 512):
@@ -142,12 +143,19 @@ def beyond():
     row("a.T copied", transpose, lambda: a.T)
     row("sort", sort, lambda: kasane.sort(line))
     row("sum", x.sum, a.sum)
-    left, right, out = np.array(x), np.array(y), np.empty((n, n))
-    row("matmul", lambda: np.matmul(left, right, out=out), lambda: kasane.matmul(a, b, out=c))
     return paths
 
 
-kasane.attach(**({"dram": "64M", "spill": FOLDER} if SECTION == "beyond" else {}))
+def product():
+    n = 4096
+    a, b = (kasane.random.random((n, n), seed=k, tiles=(512, 512)) for k in range(2))
+    x, y, z, c = a.gather(), b.gather(), np.empty((n, n)), kasane.empty((n, n), tiles=(512, 512))
+    row("matmul 4096", lambda: np.matmul(x, y, out=z), lambda: kasane.matmul(a, b, out=c))
+    assert np.allclose(c[7], z[7])
+
+
+DRAM = {"beyond": "64M", "product": "96M"}.get(SECTION)
+kasane.attach(**({"dram": DRAM, "spill": FOLDER} if DRAM else {}))
 if kasane.rank() == 0:
     print(f"{SECTION}, {kasane.ranks()} ranks: peer's time, processor time; ours; ours over the peer's")
 made = globals()[SECTION]()
