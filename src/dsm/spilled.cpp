@@ -43,7 +43,6 @@ struct Tiering::BackgroundRead : mem::SpillRead {
   std::uint32_t index = 0;
   BlockId first{0};                          ///< of the window whose blocks stay invisible in V
   BlockEvent wanted_for = BlockEvent::load;  ///< what the other blocks are wanted for: load or store
-  bool awaited = false;                      ///< by the thread of a fault, whose worker may sleep
   mem::SpillRanges<kBlocksPerRead> runs;
 
   /// Nothing is to be read yet.
@@ -51,7 +50,6 @@ struct Tiering::BackgroundRead : mem::SpillRead {
     runs.clear();
     first = invisible;
     wanted_for = wanted;
-    awaited = false;
   }
 };
 
@@ -74,11 +72,10 @@ void Tiering::make_background_reads() {
       const auto& background = static_cast<BackgroundRead&>(ended);
       Tiering& t = *background.tiering;
       t.reads_under_way_.fetch_sub(1, std::memory_order_relaxed);  // relaxed: for a counter
-      const bool awaited = background.awaited;
       t.complete_read(background);
       t.free_background_reads_.put(background.index);
       t.blocks_.wake_waiting();
-      if (awaited) t.blocks_.wake_leavers();
+      t.blocks_.wake_leavers();
     };
   }
 }
@@ -132,7 +129,6 @@ bool Tiering::read_for_leaver(ThreadContext& ctx, Held& held, BlockEvent event) 
   if (index == comm::IndexPool<>::kNone) return false;
   BackgroundRead& background = background_reads_[index];
   background.begin(kNoWindow, event);
-  background.awaited = true;
   held.for_each_run([&](BlockRange run) {
     mem::append(background.runs, {mem::offset_of(run.first), run.count * kBlockBytes});
   });

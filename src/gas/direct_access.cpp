@@ -204,6 +204,21 @@ std::size_t DirectAccess::send_for(comm::Blocking& io, std::uint64_t from, const
   return absent;
 }
 
+std::size_t DirectAccess::absent(std::uint64_t from, const comm::Cursor& cursor, bool changes,
+                                 Pages& pages) const {
+  const std::size_t most = addresses_.most_together();
+  std::size_t n = 0;
+  each_page(from, cursor, [&](PageId page, std::uint64_t, std::uint64_t) {
+    if (n == most) return false;
+    const auto* const near = addresses_.directory().near_word(page);
+    const bool here =
+        near != nullptr ? readable(Location::of(near->load())) : addresses_.known_here(page, changes);
+    if (!here && std::find(pages.begin(), pages.begin() + n, page) == pages.begin() + n) pages[n++] = page;
+    return true;
+  });
+  return n;
+}
+
 /// Collects the pieces of a walk into batches of one page and calls flush(batch) for each.
 template <class F>
 Result<void> DirectAccess::each_batch(comm::Blocking& io, std::uint64_t remote, std::uintptr_t local,

@@ -26,10 +26,12 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "base/notes.h"
@@ -86,6 +88,14 @@ class DirectAccess {
   /// Asks the owners of the walk's pages that other ranks have on SSD for about `most` of them, and waits for
   /// no disk. Returns how many such pages there are.
   std::size_t send_for(comm::Blocking&, std::uint64_t from, const comm::Cursor&, std::size_t most);
+  /// Pages at the beginning of the walk that are on SSD, or whose place is not known here: as many as come
+  /// together. Returns how many.
+  using Pages = std::array<PageId, AddressCache::kMostLearnt>;
+  [[nodiscard]] std::size_t absent(std::uint64_t from, const comm::Cursor&, bool changes, Pages&) const;
+  /// Before an operation: these pages come into DRAM. The caller holds nothing.
+  void page_in(comm::Blocking& io, std::span<const PageId> pages, bool changes) {
+    addresses_.learn(io, pages, changes, AddressCache::PagesIn::all);
+  }
   /// As write(). Of pages on SSD of which it replaces every byte the bytes are handed over to their owners:
   /// that is done when the call returns. The caller holds nothing. staging: of this rank's region kPending.
   Result<void> write_replacing(comm::Blocking&, Outstanding&, std::uint64_t to, const std::byte* from,

@@ -10,6 +10,8 @@
 
 #include "runtime/api/yield_waiter.h"
 #include "runtime/language/atomics.h"
+#include "runtime/rank/call_memory.h"
+#include "runtime/rank/runtime.h"
 #include "runtime/report/mixing_check.h"
 #include "ult/pool.h"
 #include "ult/runtime_section.h"
@@ -37,14 +39,15 @@ struct Direct::Record {
   std::byte data[kSmall];
 };
 
-/// How the calling thread waits. A user-level thread over a network lets its worker run others; a thread that
-/// may hold a use of a page polls.
+/// How the calling thread waits. A user-level thread lets its worker run others over a network, and where
+/// pages may be on SSD; a thread that may hold a use of a page polls.
 struct Direct::Waiting {
   explicit Waiting(Direct& direct)
       : context(direct.contexts_.here()),
         yield(direct.transport_, context.counters),
         yielding(direct.transport_, yield, &context.counters),
-        yields(!direct.all_mapped_ && ult::Pool::self() != kNoSlot) {}
+        yields((!direct.all_mapped_ || direct.access_.addresses().pages_leave()) &&
+               ult::Pool::self() != kNoSlot) {}
   /// For an operation during which the thread holds nothing.
   comm::Blocking& free() noexcept { return yields ? yielding : context.io; }
   comm::Blocking& polling() noexcept { return context.io; }
@@ -124,11 +127,34 @@ Result<void> Direct::await(Waiting& w, gas::Outstanding& o, Result<void> issued)
   return issued;
 }
 
+/// Before an operation: what the beginning of the walk has on SSD comes, while the worker of a user-level
+/// thread runs others. Pages of this rank as for a view, since nobody may wait elsewhere while a page that
+/// comes as a whole is locked.
+void Direct::bring(const void* global, const comm::Cursor& cursor, bool changes) {
+  if (!access_.addresses().pages_leave() || ult::Pool::self() == kNoSlot || !in_space(global) ||
+      closed_.load())
+    return;
+  gas::DirectAccess::Pages pages;
+  const std::size_t n = access_.absent(space_.offset(global), cursor, changes, pages);
+  if (n == 0) return;
+  const gas::Directory& directory = access_.addresses().directory();
+  for (std::size_t i = 0; i < n; ++i) {
+    const mem::BlockRange blocks = directory.pages().blocks_of(pages[i]);
+    if (directory.near_owner(pages[i]) == transport_.rank())
+      Runtime::current()->call_memory().bring(space_.v(mem::offset_of(blocks.first)),
+                                              blocks.count * mem::kBlockBytes);
+  }
+  const ult::RuntimeSection section;
+  Waiting w(*this);
+  access_.page_in(w.free(), {pages.data(), n}, changes);
+}
+
 // ---- reads ------------------------------------------------------------------------------------------------
 
 Result<void> Direct::get(void* to, const void* from, const comm::Cursor& cursor, Id* id) {
   if (variables_.any_in(from, cursor)) [[unlikely]]
     return get_variables(to, from, cursor);
+  bring(from, cursor, false);
   const ult::RuntimeSection section;
   const auto offset = offset_of(from, "get");
   KASANE_TRY(offset);
@@ -136,7 +162,7 @@ Result<void> Direct::get(void* to, const void* from, const comm::Cursor& cursor,
   Waiting w(*this);
   if (all_mapped_) {
     gas::Outstanding o;  // nothing is pending when the call returns
-    return await(w, o, access_.read(w.polling(), o, *offset, target, cursor));
+    return await(w, o, access_.read(w.free(), o, *offset, target, cursor));
   }
   const bool in_v = touches_space(target, cursor);
   if (id != nullptr) {
@@ -323,12 +349,13 @@ bool Direct::may_replace(std::uint64_t to, const comm::Cursor& all) const noexce
 Result<void> Direct::put(void* to, const void* from, const comm::Cursor& cursor, Id* id) {
   if (variables_.any_in(to, cursor)) [[unlikely]]
     return put_variables(to, from, cursor);
+  const bool replaces = in_space(to) && may_replace(space_.offset(to), cursor);
+  if (!replaces) bring(to, cursor, true);
   const ult::RuntimeSection section;
   const auto offset = offset_of(to, "put");
   KASANE_TRY(offset);
   const auto* source = static_cast<const std::byte*>(from);
   const bool in_v = touches_space(source, cursor);
-  const bool replaces = may_replace(*offset, cursor);
   return change(id, [&](comm::Blocking& io, gas::Outstanding& o, bool asynchronous) -> Result<void> {
     const gas::Source how = in_v || asynchronous ? gas::Source::copied : gas::Source::kept;
     return replaces ? access_.write_replacing(io, o, *offset, source, cursor, how, pending_.staging())
@@ -350,6 +377,7 @@ Result<void> Direct::accumulate(void* to, const void* from, const comm::Cursor& 
                                 std::complex<double> scale, Id* id) {
   if (variables_.any_in(to, cursor)) [[unlikely]]
     return accumulate_variables(to, from, cursor, element, scale);
+  bring(to, cursor, true);
   const ult::RuntimeSection section;
   const auto offset = offset_of(to, "accumulate");
   KASANE_TRY(offset);
@@ -377,6 +405,7 @@ Result<void> Direct::atomic(comm::AtomicOp op, comm::Width width, void* at, std:
                             std::uint64_t compare, OldValue old, Id* id) {
   if (variables_.contains(at)) [[unlikely]]
     return atomic_in_variable(op, width, at, operand, compare, old);
+  bring(at, comm::Cursor(comm::Strides{.dimensions = 1, .count = {static_cast<std::size_t>(width)}}), true);
   const ult::RuntimeSection section;
   const auto offset = offset_of(at, "atomic");
   KASANE_TRY(offset);

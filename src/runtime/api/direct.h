@@ -181,6 +181,7 @@ class Direct {
                                   std::uint64_t compare, OldValue);
   static Result<void> outside(const void* p, const char* what);
 
+  void bring(const void* global, const comm::Cursor&, bool changes);
   [[nodiscard]] bool may_replace(std::uint64_t to, const comm::Cursor&) const noexcept;
   template <class Issue>
   Result<void> change(Id* id, const Issue& issue);

@@ -224,6 +224,9 @@ struct Runtime::Job final : Runtime::Layers {
   const char* serve_fault(std::uint64_t offset, mem::Access wanted, mem::Served);
   [[nodiscard]] std::uint32_t most_waiting() const noexcept;
   [[nodiscard]] bool may_leave(dsm::ThreadContext&, std::uint64_t offset) noexcept;
+  [[nodiscard]] bool may_run_others(std::uintptr_t stack_pointer) const noexcept;
+  void use_sweeps_of_thread(dsm::ThreadContext&) noexcept;
+  void bring(const void* p, std::size_t bytes) noexcept override;
   static void await_block(void* self, std::uint64_t offset) noexcept;
   static void ask_for_page(void* self, std::uint64_t offset) noexcept;
   [[nodiscard]] const char* overflow_text(StackId) const noexcept;
@@ -832,11 +835,62 @@ std::uint32_t Runtime::Job::most_waiting() const noexcept {
 /// May the calling worker run other threads until the access, whose fault it serves, can be made?
 bool Runtime::Job::may_leave(dsm::ThreadContext& context, std::uint64_t offset) noexcept {
   const traps::FaultingCode code = traps::faulting_code();
+  use_sweeps_of_thread(context);
+  return program_code.runs(code.instruction, code.stack_pointer) &&
+         !std::exchange(context.waits_in_place, false) && !segments.in_stacks(offset, ranks) &&
+         may_run_others(code.stack_pointer);
+}
+
+bool Runtime::Job::may_run_others(std::uintptr_t stack_pointer) const noexcept {
+  return views_open.load() == 0 && !holds_mutex_of_libc() &&
+         ult::Pool::may_leave(stack_pointer, most_waiting());
+}
+
+void Runtime::Job::use_sweeps_of_thread(dsm::ThreadContext& context) noexcept {
   if (const SlotId self = ult::Pool::self(); !sweeps.empty() && self != kNoSlot)
     context.sweeps = &sweeps[ult::Pool::worker() * kSweptThreads + raw(self) % kSweptThreads];
-  return program_code.runs(code.instruction, code.stack_pointer) && views_open.load() == 0 &&
-         !holds_mutex_of_libc() && !std::exchange(context.waits_in_place, false) &&
-         !segments.in_stacks(offset, ranks) && ult::Pool::may_leave(code.stack_pointer, most_waiting());
+}
+
+/// By what a fault of each absent block would do; blocks on SSD here are sent for together before. Of more
+/// than a sweep the transfers between ranks are better made together, which the caller does.
+void Runtime::Job::bring(const void* p, std::size_t bytes) noexcept {
+  constexpr int kTries = 3;
+  if ((!over_network() && tiers == nullptr) || bytes == 0 || !space->contains(p, bytes) ||
+      network_closed.load())
+    return;
+  const std::uint64_t begin = space->offset(p);
+  if (segments.in_stacks(begin, ranks)) return;
+  const auto& faults = coherence->faults;
+  const std::uint64_t first = raw(mem::block_of(begin)), end = raw(mem::block_of(begin + bytes - 1)) + 1;
+  std::uint64_t b = first;
+  while (b < end && faults.here(BlockId{b})) ++b;
+  const auto stack = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+  if (b == end || !may_run_others(stack)) return;
+  if (coherence->tiering.stores_any()) {
+    const ult::RuntimeSection section;
+    auto& context = contexts->here();
+    use_sweeps_of_thread(context);
+    coherence->tiering.send_for(context, mem::offset_of(BlockId{b}), (end - b) * mem::kBlockBytes,
+                                dsm::Use::read);
+  }
+  for (; b < end; ++b) {
+    const std::uint64_t offset = mem::offset_of(BlockId{b});
+    for (int tries = 0; tries < kTries && !faults.here(BlockId{b}); ++tries) {
+      if (b - first >= dsm::Sweeps::kMost && !faults.busy(BlockId{b})) break;
+      if (!may_run_others(stack)) return;
+      auto outcome = dsm::Faults::Outcome::served;
+      {
+        const ult::RuntimeSection section;
+        auto& context = contexts->here();
+        use_sweeps_of_thread(context);
+        outcome = coherence->faults.serve(context, offset, mem::Access::read, true);
+      }
+      if (outcome == dsm::Faults::Outcome::not_allocated) return;
+      if (outcome == dsm::Faults::Outcome::later) await_block(this, offset);
+      if (outcome == dsm::Faults::Outcome::unknown) ask_for_page(this, offset);
+    }
+  }
+  contexts->here().waits_in_place = false;
 }
 
 /// On the stack of the thread that made the access, as the next.

@@ -38,30 +38,38 @@
 #include "runtime/process/shared_process.h"
 #include "runtime/process/streams.h"
 #include "runtime/process/system_calls.h"
+#include "runtime/process/waits.h"
 #include "runtime/process/wrapped_call.h"
 #include "runtime/rank/hidden.h"
 #include "runtime/rank/process_state.h"
 
+using kasane::runtime::bring_memory_of;
 using kasane::runtime::call_of;
 using kasane::runtime::calls_are_wrapped;
 using kasane::runtime::concerns_descriptors;
 using kasane::runtime::in_user_code;
 using kasane::runtime::OwnDescriptors;
+using kasane::runtime::waits_without_worker;
 using kasane::runtime::wrapped;
 
 /// Defines the symbol `name`. call: its number, and the kernel's arguments.
-#define KASANE_WRAP(...) KASANE_WRAP_BY(, __VA_ARGS__)
+#define KASANE_WRAP(...) KASANE_WRAP_BY(KASANE_NOTHING, , __VA_ARGS__)
+/// KASANE_WRAP for calls that transfer from or to memory, which comes first.
+#define KASANE_TRANSFERS(...) KASANE_WRAP_BY(KASANE_BRING, , __VA_ARGS__)
 /// KASANE_WRAP for calls that open one descriptor, and two.
-#define KASANE_OPENS(...) KASANE_WRAP_BY(KASANE_OWN, __VA_ARGS__)
-#define KASANE_OPENS_TWO(...) KASANE_WRAP_BY(KASANE_OWN_TWO, __VA_ARGS__)
+#define KASANE_OPENS(...) KASANE_WRAP_BY(KASANE_NOTHING, KASANE_OWN, __VA_ARGS__)
+#define KASANE_OPENS_TWO(...) KASANE_WRAP_BY(KASANE_NOTHING, KASANE_OWN_TWO, __VA_ARGS__)
+#define KASANE_NOTHING(...)
+#define KASANE_BRING(...) \
+  if (waits_without_worker(__builtin_return_address(0))) bring_memory_of(call_of(__VA_ARGS__));
 // The object is made before the argument is evaluated.
 #define KASANE_OWN(opened) OwnDescriptors(__builtin_return_address(0))(opened)
 #define KASANE_OWN_TWO(answer) OwnDescriptors(__builtin_return_address(0))(answer, two)
-#define KASANE_WRAP_BY(by, name, result, parameters, arguments, ...)                         \
+#define KASANE_WRAP_BY(first, by, name, result, parameters, arguments, ...)                  \
   extern "C" [[gnu::visibility("default")]] result kasane_wrap_##name parameters asm(#name); \
   result kasane_wrap_##name parameters {                                                     \
-    if (calls_are_wrapped()) [[unlikely]]                                                    \
-      return static_cast<result>(wrapped(__VA_ARGS__));                                      \
+    first(__VA_ARGS__) if (calls_are_wrapped())                                              \
+        [[unlikely]] return static_cast<result>(wrapped(__VA_ARGS__));                       \
     static constinit kasane::runtime::Hidden<result(*) parameters> libcs(#name);             \
     return by(libcs.get() arguments);                                                        \
   }
@@ -73,14 +81,17 @@ using Iov = iovec;
 using Address = sockaddr;
 using Status = struct stat;
 
-KASANE_WRAP(pread, Signed, (int d, void* p, Bytes n, off_t at), (d, p, n, at), SYS_pread64, d, p, n, at)
-KASANE_WRAP(pread64, Signed, (int d, void* p, Bytes n, off_t at), (d, p, n, at), SYS_pread64, d, p, n, at)
-KASANE_WRAP(pwrite, Signed, (int d, const void* p, Bytes n, off_t at), (d, p, n, at), SYS_pwrite64, d, p, n,
-            at)
-KASANE_WRAP(pwrite64, Signed, (int d, const void* p, Bytes n, off_t at), (d, p, n, at), SYS_pwrite64, d, p, n,
-            at)
-KASANE_WRAP(preadv, Signed, (int d, const Iov* v, int n, off_t at), (d, v, n, at), SYS_preadv, d, v, n, at)
-KASANE_WRAP(pwritev, Signed, (int d, const Iov* v, int n, off_t at), (d, v, n, at), SYS_pwritev, d, v, n, at)
+KASANE_TRANSFERS(pread, Signed, (int d, void* p, Bytes n, off_t at), (d, p, n, at), SYS_pread64, d, p, n, at)
+KASANE_TRANSFERS(pread64, Signed, (int d, void* p, Bytes n, off_t at), (d, p, n, at), SYS_pread64, d, p, n,
+                 at)
+KASANE_TRANSFERS(pwrite, Signed, (int d, const void* p, Bytes n, off_t at), (d, p, n, at), SYS_pwrite64, d, p,
+                 n, at)
+KASANE_TRANSFERS(pwrite64, Signed, (int d, const void* p, Bytes n, off_t at), (d, p, n, at), SYS_pwrite64, d,
+                 p, n, at)
+KASANE_TRANSFERS(preadv, Signed, (int d, const Iov* v, int n, off_t at), (d, v, n, at), SYS_preadv, d, v, n,
+                 at)
+KASANE_TRANSFERS(pwritev, Signed, (int d, const Iov* v, int n, off_t at), (d, v, n, at), SYS_pwritev, d, v, n,
+                 at)
 KASANE_WRAP(lseek, off_t, (int d, off_t to, int from), (d, to, from), SYS_lseek, d, to, from)
 KASANE_WRAP(lseek64, off_t, (int d, off_t to, int from), (d, to, from), SYS_lseek, d, to, from)
 KASANE_WRAP(ftruncate, int, (int d, off_t n), (d, n), SYS_ftruncate, d, n)

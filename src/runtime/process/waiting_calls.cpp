@@ -97,6 +97,7 @@ long send_all(const char* name, int d, const void* p, Bytes n, int flags, const 
   const auto call = [&](Bytes from, int more) {
     return call_of(SYS_sendto, d, static_cast<const char*>(p) + from, n - from, flags | more, a, m);
   };
+  bring_memory_of(call(0, 0));
   const long done = make_call_here(call(0, MSG_DONTWAIT));
   if ((flags & MSG_DONTWAIT) != 0) return done;
   return complete(done, n, d, [&](Bytes from) { return wait_in(name, call(from, 0)); });
@@ -107,6 +108,7 @@ long receive(const char* name, CaughtCall call, std::size_t flags, Bytes whole) 
   const int d = static_cast<int>(call.argument[0]);
   const long asked = call.argument[flags];
   go_to_descriptor(d);
+  bring_memory_of(call);
   const bool all = (asked & MSG_WAITALL) != 0 && (asked & MSG_DONTWAIT) == 0;
   if (!all || static_cast<Bytes>(readable_bytes(d)) >= whole) {
     call.argument[flags] |= MSG_DONTWAIT;
@@ -126,6 +128,7 @@ long write_at_once(int d, const iovec* v, int n) {
 long write_large(const char* name, int d, const void* p, Bytes n) {
   const mode_t kind = kind_of(d);
   if (kind == S_IFSOCK) return send_all(name, d, p, n, 0, nullptr, 0);
+  bring_memory_of(call_of(SYS_write, d, p, n));
   if (kind != S_IFIFO) return make_call_here(call_of(SYS_write, d, p, n));
   const iovec all = {const_cast<void*>(p), n};
   return complete(write_at_once(d, &all, 1), n, d, [&](Bytes from) {

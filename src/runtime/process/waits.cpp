@@ -193,6 +193,7 @@ long call_in_turn(const char* name, const CaughtCall& call, int descriptor, bool
 long wait_for(const char* name, const CaughtCall& call, bool input) noexcept {
   const int descriptor = static_cast<int>(call.argument[0]);
   go_to_descriptor(descriptor);
+  bring_memory_of(call);
   return call_in_turn(name, call, descriptor, input);
 }
 
@@ -203,6 +204,40 @@ bool waits_without_worker(const void* caller) noexcept {
   const bool last = caller >= __start_kasane_runs_threads && caller < __stop_kasane_runs_threads;
   return calls() == Calls::caught && ult::Pool::may_wait() && (last || !is_code_of_runtime(caller)) &&
          !holds_mutex_of_libc();
+}
+
+void bring_memory_of(const CaughtCall& call) noexcept {
+  constexpr std::size_t kMostVectors = 16;
+  Runtime* const runtime = Runtime::current();
+  if (runtime == nullptr) return;
+  CallMemory& memory = runtime->call_memory();
+  std::size_t left = memory.part_of_calls();
+  const auto bring = [&](const void* p, std::size_t bytes) {
+    const std::size_t part = std::min(bytes, left);
+    left -= part;
+    memory.bring(p, part);
+  };
+  const auto* const named = reinterpret_cast<const void*>(call.argument[1]);
+  const auto n = static_cast<std::size_t>(call.argument[2]);
+  switch (call.number) {
+    case SYS_read:
+    case SYS_write:
+    case SYS_pread64:
+    case SYS_pwrite64:
+    case SYS_sendto:
+    case SYS_recvfrom: return bring(named, n);
+    case SYS_readv:
+    case SYS_writev:
+    case SYS_preadv:
+    case SYS_pwritev: {
+      std::array<iovec, kMostVectors> vectors;
+      const std::size_t few = std::min(n, kMostVectors);
+      if (!traps::copy_named(vectors.data(), named, few * sizeof(iovec))) return;
+      for (std::size_t i = 0; i < few; ++i) bring(vectors[i].iov_base, vectors[i].iov_len);
+      return;
+    }
+    default: return;
+  }
 }
 
 long wait_in(const char* name, const CaughtCall& call, bool restarts) noexcept {

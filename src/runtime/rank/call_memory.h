@@ -18,6 +18,9 @@ class CallMemory {
   /// nothing.
   virtual std::size_t pin_allocated(const void* p, std::size_t bytes, bool write) noexcept = 0;
   virtual void unpin(const void* p, std::size_t bytes) = 0;
+  /// Before a user-level thread, which holds nothing, uses the range: what of it is elsewhere or on SSD comes
+  /// while its worker runs other threads. A hint: what has not come is waited for in place, when it is used.
+  virtual void bring(const void* p, std::size_t bytes) noexcept = 0;
   /// Of DRAM, for global memory.
   [[nodiscard]] virtual bool has_budget() const noexcept = 0;
   /// Whether so much can be pinned at once.

@@ -222,6 +222,7 @@ Result<void> check_range(const mem::Space& space, const void* p, std::size_t byt
 }  // namespace
 
 Result<void> Runtime::pin(const void* p, std::size_t bytes, dsm::Use use) {
+  if (use != dsm::Use::write_only) layers_->bring(p, bytes);
   const PassedCalls passed;
   KASANE_TRY(check_range(*layers_->space, p, bytes, "view"));
   KASANE_TRY(layers_->check_open("view"));

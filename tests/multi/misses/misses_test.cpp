@@ -4,7 +4,10 @@
 // Where the other rank's memory is mapped here no access waits so, and the same must hold.
 #include <cpuid.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/time.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -394,6 +397,125 @@ TEST(Misses, LazyHalvesRunMeanwhile) {
     if (leaves()) {
       EXPECT_GT(overtaken, 0);
     }
+  });
+}
+
+/// The calling thread stays at rank 0, as does another one of its worker that runs whenever it may.
+class WithAnother {
+ public:
+  WithAnother()
+      : other_([this] {
+          while (!done_) {
+            while (kasane::rank() != 0) kasane::this_thread::move_to(0);
+            if (waits_ && !ran_) ran_ = true;
+            kasane::this_thread::yield();
+          }
+        }) {}
+  ~WithAnother() {
+    done_ = true;
+    other_.join();
+  }
+  WithAnother(const WithAnother&) = delete;
+  WithAnother& operator=(const WithAnother&) = delete;
+
+  /// Has the other thread run between the beginning of the call and its end?
+  template <class Call>
+  bool runs_during(const Call& call) {
+    while (kasane::rank() != 0) kasane::this_thread::move_to(0);
+    ran_ = false;
+    waits_ = true;
+    call();
+    waits_ = false;
+    return ran_;
+  }
+
+ private:
+  volatile bool done_ = false, waits_ = false, ran_ = false;
+  kasane::thread other_;
+};
+
+/// A call on a block that is not here, of whose first word it is told the address.
+struct CallOnBlock {
+  const char* name;
+  bool (*is_right)(std::uint64_t* word, std::uint64_t number, int file);
+};
+constexpr CallOnBlock kCalls[] = {
+    {"view", [](std::uint64_t* word, std::uint64_t number,
+                int) { return kasane::view<const std::uint64_t>(word, 1)[0] == number; }},
+    {"get",
+     [](std::uint64_t* word, std::uint64_t number, int) {
+       std::uint64_t value = 0;
+       kasane::get(&value, word);
+       return value == number;
+     }},
+    {"put",
+     [](std::uint64_t* word, std::uint64_t number, int) {
+       kasane::put(word + 1, &number);
+       std::uint64_t value = 0;
+       kasane::get(&value, word + 1);
+       return value == number;
+     }},
+    {"atomic",
+     [](std::uint64_t* word, std::uint64_t number, int) {
+       std::uint64_t old = 0;
+       return kasane_atomic(KASANE_FETCH_ADD, 8, word, 0, 0, &old, nullptr) == 0 && old == number;
+     }},
+    {"write",
+     [](std::uint64_t* word, std::uint64_t number, int file) {
+       std::uint64_t value = 0;
+       return ::lseek(file, 0, SEEK_SET) == 0 && ::write(file, word, 8) == 8 &&
+              ::pread(file, &value, 8, 0) == 8 && value == number;
+     }},
+    {"pwrite",
+     [](std::uint64_t* word, std::uint64_t number, int file) {
+       std::uint64_t value = 0;
+       return ::pwrite(file, word, 8, 64) == 8 && ::pread(file, &value, 8, 64) == 8 && value == number;
+     }},
+    {"read",
+     [](std::uint64_t* word, std::uint64_t number, int file) {
+       return ::lseek(file, 128, SEEK_SET) == 128 && ::read(file, word + 2, 8) == 8 && word[2] == 7 &&
+              word[0] == number;
+     }},
+    {"readv",
+     [](std::uint64_t* word, std::uint64_t number, int file) {
+       const iovec vector = {word + 2, 8};
+       return ::lseek(file, 128, SEEK_SET) == 128 && ::readv(file, &vector, 1) == 8 && word[2] == 7 &&
+              word[0] == number;
+     }},
+    {"view of pages",
+     [](std::uint64_t* word, std::uint64_t number, int) {
+       constexpr std::size_t kWords = std::size_t{40} * kBlock / 8;
+       const kasane::view<const std::uint64_t> v(word, kWords);
+       return v[0] == number && v[kWords - kBlock / 8] == number + 39;
+     }},
+};
+
+/// Calls that wait for what is elsewhere as an access does. Each block is used once.
+TEST(Misses, CallsLetOthersRunMeanwhile) {
+  constexpr std::uint64_t kTimes = 60;
+  kasane::run([] {
+    const Away away;
+    const int file = ::memfd_create("misses", 0);
+    const std::uint64_t seven = 7;
+    ASSERT_EQ(::pwrite(file, &seven, 8, 128), 8);
+    std::uint64_t n = 0;
+    WithAnother another;
+    for (; n < kTimes; ++n) {  // does it happen here at all?
+      const auto* const word = reinterpret_cast<const volatile std::uint64_t*>(away.block(n * 1237));
+      another.runs_during([&] { EXPECT_EQ(*word, n * 1237 % kBlocks); });
+    }
+    for (const CallOnBlock& call : kCalls) {
+      std::uint64_t during = 0;
+      for (std::uint64_t i = 0; i < kTimes; ++i) {
+        const std::uint64_t at = n++ * 1237 % (kBlocks - 64);
+        auto* const word = reinterpret_cast<std::uint64_t*>(away.block(at));
+        during += another.runs_during([&] { EXPECT_TRUE(call.is_right(word, at, file)) << call.name; });
+      }
+      if (leaves()) {
+        EXPECT_GE(during, kTimes / 4) << call.name;
+      }
+    }
+    ::close(file);
   });
 }
 
