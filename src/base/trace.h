@@ -18,20 +18,22 @@
 
 namespace kasane {
 
-// kind, its name, its category, the meaning of its number
-#define KASANE_TRACE_KINDS(X)                             \
-  X(load_fault, "load fault", "memory", "address")        \
-  X(store_fault, "store fault", "memory", "address")      \
-  X(view, "view", "memory", "bytes")                      \
-  X(fetch, "fetch", "transfer", "bytes")                  \
-  X(put_changes, "put changes", "transfer", "blocks")     \
-  X(move_pages, "move pages", "transfer", "pages")        \
-  X(release, "release", "fence", "")                      \
-  X(acquire, "acquire", "fence", "")                      \
-  X(cross, "edge from another rank", "fence", "rank")     \
-  X(steal_here, "steal in the rank", "threads", "worker") \
-  X(steal_rank, "steal from a rank", "threads", "rank")   \
-  X(idle, "idle", "threads", "")
+// kind, its name, the track where it stands beside its thread, the meaning of its number
+#define KASANE_TRACE_KINDS(X)                            \
+  X(load_fault, "load fault", "faults", "address")       \
+  X(store_fault, "store fault", "faults", "address")     \
+  X(view, "view", "faults", "bytes")                     \
+  X(fetch, "fetch", "faults", "bytes")                   \
+  X(put_changes, "put changes", "fences", "blocks")      \
+  X(move_pages, "move pages", "moves", "pages")          \
+  X(release, "release", "fences", "")                    \
+  X(acquire, "acquire", "fences", "")                    \
+  X(cross, "edge from another rank", "fences", "rank")   \
+  X(steal_here, "steal in the rank", "steals", "worker") \
+  X(steal_rank, "steal from a rank", "steals", "rank")   \
+  X(idle, "idle", "idle", "")                            \
+  X(spill, "write to SSD", "spills", "bytes")            \
+  X(read_back, "read from SSD", "spills", "bytes")
 
 enum class TraceKind : std::uint32_t {
   none,  ///< not written yet
@@ -104,6 +106,7 @@ class Traced {
     if (log_ != nullptr) [[unlikely]]
       log_->add(kind_, begin_, now_ns(), number_);
   }
+  void cancel() noexcept { log_ = nullptr; }
 
  private:
   TraceLog* log_;

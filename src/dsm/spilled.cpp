@@ -18,6 +18,7 @@
 #include <bit>
 #include <bitset>
 #include <cstring>
+#include <optional>
 
 #include "base/trace.h"
 #include "dsm/tiering.h"
@@ -44,6 +45,7 @@ struct Tiering::BackgroundRead : mem::SpillRead {
   BlockId first{0};                          ///< of the window whose blocks stay invisible in V
   BlockEvent wanted_for = BlockEvent::load;  ///< what the other blocks are wanted for: load or store
   mem::SpillRanges<kBlocksPerRead> runs;
+  std::optional<Traced> traced;  ///< while it runs, as a doing of the thread that asked
 
   /// Nothing is to be read yet.
   void begin(BlockId invisible, BlockEvent wanted) noexcept {
@@ -69,9 +71,10 @@ void Tiering::make_background_reads() {
     background_reads_[i].tiering = this;
     background_reads_[i].index = i;
     background_reads_[i].completed = [](mem::SpillRead& ended) noexcept {
-      const auto& background = static_cast<BackgroundRead&>(ended);
+      auto& background = static_cast<BackgroundRead&>(ended);
       Tiering& t = *background.tiering;
       t.reads_under_way_.fetch_sub(1, std::memory_order_relaxed);  // relaxed: for a counter
+      background.traced.reset();
       t.complete_read(background);
       t.free_background_reads_.put(background.index);
       t.blocks_.wake_waiting();
@@ -195,12 +198,14 @@ void Tiering::start_read(ThreadContext& ctx, BackgroundRead& background) {
   const std::size_t runs = background.ranges.size();
   // relaxed: for a counter
   const bool beside = runs != 0 && reads_under_way_.fetch_add(1, std::memory_order_relaxed) != 0;
+  if (runs != 0) background.traced.emplace(&ctx.counters, TraceKind::read_back, bytes);
   if (runs != 0 && tiers_->submit(background)) {
     count(ctx.counters.bytes_read_back, bytes);
     if (beside || runs > 1) count(ctx.counters.reads_together, runs);
     return;
   }
   if (runs != 0) {
+    background.traced->cancel();  // as read() has it
     reads_under_way_.fetch_sub(1, std::memory_order_relaxed);
     tiers_->read(ctx.io, background.ranges, background.view);
     complete_read(background);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/assert.h"
+#include "base/trace.h"
 #include "comm/requests.h"
 #include "mem/large_frames.h"
 #include "mem/page_runs.h"
@@ -26,6 +27,7 @@ struct Tiers::EvictionBatch {
   std::uint64_t blocks = 0;  ///< that have frames
   std::vector<mem::SpillRange> ranges;
   std::optional<mem::SpillBatch> batch;
+  std::optional<Traced> traced;  ///< as batch
 };
 
 /// A page that comes in; its blocks are claimed.
@@ -187,6 +189,9 @@ void Tiers::start_eviction(comm::Blocking& io, std::span<const PageId> pages, bo
     for (std::uint64_t at = range.offset; at < range.offset + range.bytes; at += mem::kBlockBytes)
       as_stored_->forget(mem::block_of(at));
   }
+  std::uint64_t bytes = 0;
+  for (const mem::SpillRange& range : d.ranges) bytes += range.bytes;
+  d.traced.emplace(io.counters(), TraceKind::spill, bytes);
   d.batch.emplace(mem::SpillOp::write, space_.a(0), d.ranges);
   writes_->issue(*d.batch);
 }
@@ -207,6 +212,7 @@ void Tiers::finish(comm::Blocking& io) {
     io.count(&Counters::bytes_spilled, written - spilled_);
     spilled_ = written;
     d.batch.reset();
+    d.traced.reset();
   }
   punch(d.locks);
   comm::Batch batch(io);
@@ -469,6 +475,7 @@ Tiers::Lane& Tiers::take_lane(comm::Blocking& io) noexcept {
 void Tiers::read(comm::Blocking& io, std::span<mem::SpillRange> ranges, const mem::View& view, Caller who) {
   std::uint64_t bytes = 0;
   for (const mem::SpillRange& range : ranges) bytes += range.bytes;
+  const Traced traced(io.counters(), TraceKind::read_back, bytes);
   mem::SpillBatch batch(space_.a(0), ranges, view);
   Lane& lane = take_lane(io);
   while (!lane.queue->submit(batch)) lane.queue->poll(), io.waiter().pause();

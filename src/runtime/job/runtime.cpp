@@ -216,8 +216,7 @@ struct Runtime::Job final : Runtime::Layers {
   void complete_puts();
   void progress_pending_sends();
   /// Workers, the service thread, all other threads, faults served for other threads, the pager.
-  [[nodiscard]] std::size_t counted_threads() const { return workers + 4; }
-  [[nodiscard]] std::uint32_t traced_threads() const { return workers + 3; }  ///< all but the pager
+  [[nodiscard]] std::uint32_t counted_threads() const { return workers + 4; }
 
   /// Null: the access is possible now, or has to be repeated. Else the access is invalid; returns what the
   /// address means.
@@ -618,9 +617,9 @@ Result<void> Runtime::Job::build_counters() {
   if (!options.trace.empty()) {
     if (raw(rank) == 0) KASANE_TRY(TraceRegion::can_write(options.trace));
     auto logs =
-        attach_region(*comm_engine, gas::kTrace, TraceRegion::bytes(traced_threads(), options.trace_events));
+        attach_region(*comm_engine, gas::kTrace, TraceRegion::bytes(counted_threads(), options.trace_events));
     KASANE_TRY(logs);
-    trace.emplace(logs->base, job_counters->own(), traced_threads(), options.trace_events);
+    trace.emplace(logs->base, job_counters->own(), counted_threads(), options.trace_events);
   }
   if (options.statistics && !attached) {
     auto tables = attach_region(*comm_engine, gas::kPlaces, PlaceTables::bytes(workers));

@@ -10,23 +10,39 @@
 #include <cstring>
 #include <iterator>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/output_file.h"
 #include "gas/regions.h"
+#include "runtime/report/trace_lanes.h"
 
 namespace kasane::runtime {
 namespace {
 
 struct KindText {
-  const char *name, *category, *number;
+  const char *name, *track, *number;
 };
 constexpr KindText kKinds[] = {{"", "", ""},
-#define X(kind, name, category, number) {name, category, number},
+#define X(kind, name, track, number) {name, track, number},
                                KASANE_TRACE_KINDS(X)
 #undef X
 };
+constexpr std::size_t kKindCount = std::size(kKinds);
+constexpr std::size_t kMostLanes = 1 << 16;  ///< for the order of tracks
+
+struct Slice {
+  std::uint64_t begin_ns, end_ns, number;
+  TraceKind kind;
+};
+
+/// Of the kinds of one track the first.
+std::size_t track_of(TraceKind kind) noexcept {
+  std::size_t first = 1;
+  while (std::strcmp(kKinds[first].track, kKinds[static_cast<std::size_t>(kind)].track) != 0) ++first;
+  return first;
+}
 
 using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
 File open_to_write(const std::string& path) { return {open_output(path), &std::fclose}; }
@@ -60,40 +76,91 @@ void TraceRegion::note_start() noexcept {
   std::memcpy(memory_, &now, sizeof now);
 }
 
+/// The file, an event at a time. Processes are ranks; threads of the format are tracks. Their numbers are
+/// those of no process, and each is there once: viewers take thread n of process n for its main thread.
+class TraceRegion::Writer {
+ public:
+  Writer(File file, std::uint32_t ranks, const mem::AddressMap& space)
+      : file_(std::move(file)), space_(space), next_track_(ranks) {
+    fmt::format_to(std::back_inserter(text_), "{{\"traceEvents\":[");
+  }
+
+  void begin_rank(std::uint32_t rank) {
+    rank_ = rank;
+    metadata("process_name", rank, fmt::format(R"("name":"rank {}")", rank));
+    metadata("process_sort_index", rank, fmt::format(R"("sort_index":{})", rank));
+  }
+
+  void thread(std::uint32_t number, const std::string& name, std::vector<Slice>& slices) {
+    std::sort(slices.begin(), slices.end(), [](const Slice& a, const Slice& b) {
+      return a.begin_ns != b.begin_ns ? a.begin_ns < b.begin_ns : a.end_ns > b.end_ns;
+    });
+    std::array<TraceLanes, kKindCount> lanes;
+    std::array<std::vector<std::uint32_t>, kKindCount> numbers;  // of the tracks
+    for (const Slice& s : slices) {
+      const std::size_t track = track_of(s.kind), lane = lanes[track].place(s.begin_ns, s.end_ns);
+      if (lane == numbers[track].size()) {
+        numbers[track].push_back(next_track_++);
+        const std::string more = lane == 0 ? "" : fmt::format(" {}", lane + 1);
+        metadata("thread_name", numbers[track][lane],
+                 fmt::format(R"("name":"{}: {}{}")", name, kKinds[track].track, more));
+        metadata("thread_sort_index", numbers[track][lane],
+                 fmt::format(R"("sort_index":{})", (number * kKindCount + track) * kMostLanes + lane));
+      }
+      slice(s, numbers[track][lane]);
+    }
+  }
+
+  [[nodiscard]] bool end() {
+    fmt::format_to(std::back_inserter(text_), "\n]}}\n");
+    flush();
+    return good_ && std::fflush(file_.get()) == 0;
+  }
+
+ private:
+  void metadata(const char* what, std::uint32_t track, const std::string& value) {
+    fmt::format_to(std::back_inserter(text_), R"({}{{"ph":"M","name":"{}","pid":{},"tid":{},"args":{{{}}}}})",
+                   comma_, what, rank_, track, value);
+    comma_ = ",\n";
+  }
+  void slice(const Slice& s, std::uint32_t track) {
+    const KindText& kind = kKinds[static_cast<std::size_t>(s.kind)];
+    const std::uint64_t took = s.end_ns - s.begin_ns;
+    fmt::format_to(
+        std::back_inserter(text_),
+        R"({}{{"ph":"X","name":"{}","cat":"{}","pid":{},"tid":{},"ts":{}.{:03},"dur":{}.{:03}{}}})", comma_,
+        kind.name, kind.track, rank_, track, s.begin_ns / 1000, s.begin_ns % 1000, took / 1000, took % 1000,
+        number_text(kind, s.number, space_));
+    if (text_.size() > (1 << 20)) flush();
+  }
+  void flush() {
+    good_ &= std::fwrite(text_.data(), 1, text_.size(), file_.get()) == text_.size();
+    text_.clear();
+  }
+
+  const File file_;
+  const mem::AddressMap& space_;
+  fmt::memory_buffer text_;
+  const char* comma_ = "\n";
+  std::uint32_t rank_ = 0, next_track_;
+  bool good_ = true;
+};
+
 Result<std::string> TraceRegion::write(const std::string& path, comm::Blocking& io, const Job& job) const {
-  const File file = open_to_write(path);
+  File file = open_to_write(path);
   if (file == nullptr) return fail_errno(Errc::io, "--trace: creating " + path);
+  Writer writer(std::move(file), job.ranks, job.space);
   std::uint64_t start = 0, lost = 0;
   std::memcpy(&start, memory_, sizeof start);
-  fmt::memory_buffer text;
-  const auto flush = [&] {
-    const bool good = std::fwrite(text.data(), 1, text.size(), file.get()) == text.size();
-    text.clear();
-    return good;
-  };
-  bool good = true;
-  fmt::format_to(std::back_inserter(text), "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
-  const char* comma = "\n";
   const Rank me = io.transport().rank();
+  std::vector<Slice> slices;
   for (std::uint32_t r = 0; r < job.ranks; ++r) {
     std::uint64_t theirs = 0;
     io.read({Rank{r}, gas::kTrace, 0}, &theirs, sizeof theirs);
     // The clock of that rank minus ours; all ranks left the barrier at about the same time.
     const std::uint64_t ahead = job.same_clock(Rank{r}) ? 0 : theirs - start;
-    fmt::format_to(
-        std::back_inserter(text),
-        "{}{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{},\"args\":{{\"name\":\"rank {}\"}}}}", comma, r,
-        r);
-    comma = ",\n";
+    writer.begin_rank(r);
     for (std::uint32_t t = 0; t < threads_; ++t) {
-      // as in ThreadContexts; the last with --faults uffd-thread
-      constexpr std::array kLast{"service", "other threads", "faults"};
-      const std::string name =
-          t + kLast.size() < threads_ ? fmt::format("worker {}", t) : kLast[t + kLast.size() - threads_];
-      fmt::format_to(
-          std::back_inserter(text),
-          "{}{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":\"{}\"}}}}",
-          comma, r, t, name);
       const std::size_t at = kHeaderBytes + t * TraceLog::bytes(events_);
       const auto* log = reinterpret_cast<const TraceLog*>(memory_ + at);
       std::vector<std::max_align_t> copy;
@@ -111,24 +178,20 @@ Result<std::string> TraceRegion::write(const std::string& path, comm::Blocking& 
         log = reinterpret_cast<const TraceLog*>(aligned);
       }
       lost += log->lost();
+      slices.clear();
       log->for_each([&](TraceKind kind, std::uint64_t begin, std::uint64_t end, std::uint64_t number) {
-        const KindText& k = kKinds[static_cast<std::size_t>(kind)];
-        // Microseconds since the start; earlier events (main's stack) count as the start.
-        const std::uint64_t from = begin - ahead > start ? begin - ahead - start : 0,
-                            to = end - ahead > start ? end - ahead - start : 0;
-        fmt::format_to(std::back_inserter(text),
-                       "{}{{\"ph\":\"X\",\"name\":\"{}\",\"cat\":\"{}\",\"pid\":{},\"tid\":{},\"ts\":{}.{:03}"
-                       ",\"dur\":{}.{:03}{}}}",
-                       comma, k.name, k.category, r, t, from / 1000, from % 1000, (to - from) / 1000,
-                       (to - from) % 1000, number_text(k, number, job.space));
-        if (text.size() > (1 << 20)) good &= flush();
+        // Nanoseconds since the start; earlier events (main's stack) count as the start.
+        const auto since = [&](std::uint64_t at) { return at - ahead > start ? at - ahead - start : 0; };
+        slices.push_back({since(begin), since(end), number, kind});
       });
+      // as in ThreadContexts; "faults" with --faults uffd-thread
+      constexpr std::array kLast{"service", "other threads", "faults", "pager"};
+      writer.thread(
+          t, t + kLast.size() < threads_ ? fmt::format("worker {}", t) : kLast[t + kLast.size() - threads_],
+          slices);
     }
   }
-  fmt::format_to(std::back_inserter(text), "\n]}}\n");
-  good &= flush();
-  good &= std::fflush(file.get()) == 0;
-  if (!good) return fail_errno(Errc::io, "--trace: writing " + path);
+  if (!writer.end()) return fail_errno(Errc::io, "--trace: writing " + path);
   if (lost == 0) return std::string();
   return fmt::format("kasane: --trace: {} events found no room; a thread keeps {} (--debug trace-events)\n",
                      lost, events_);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // --trace FILE: what all threads of all ranks did when, as one file in the trace event format of Chrome,
-// which Perfetto reads too: a process a rank, a track a worker.
+// which Perfetto reads too: a process a rank; tracks of a thread are what it was in (base/trace.h).
 //
 //   each rank: a log a thread (base/trace.h) in region kTrace ─ at the end ─▶ rank 0 reads all, writes FILE
 //
@@ -47,7 +47,7 @@ class TraceRegion {
 
  private:
   static constexpr std::size_t kHeaderBytes = 64;
-  struct Copy;
+  class Writer;
 
   std::byte* memory_;
   std::uint32_t threads_;

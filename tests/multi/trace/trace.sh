@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# trace.sh CHECK KASANE RANKS PROGRAM FLAGS…: CHECK looks at the program's trace. Also a log that is too
-# small, and a file that cannot be created.
+# trace.sh CHECK KASANE RANKS PROGRAM FLAGS…: CHECK looks at the program's trace, in core and with less DRAM
+# than it uses. Also a log that is too small, and a file that cannot be created.
 set -euo pipefail
 check=$1 kasane=$2 ranks=$3 program=$4
 shift 4
@@ -10,6 +10,10 @@ trap 'rm -rf "$folder"' EXIT
 
 "$kasane" run -n "$ranks" "$@" --trace "$folder/trace.json" -- "$program" --count 1000000 --leaf 4096 --quiet
 python3 "$check" "$folder/trace.json" "$ranks"
+
+"$kasane" run -n "$ranks" "$@" --dram $((6 * ranks))M --spill "$folder" --trace "$folder/spills.json" \
+  -- "$program" --count 2000000 --leaf 16384 --quiet
+python3 "$check" "$folder/spills.json" "$ranks" beyond-dram
 
 "$kasane" run -n "$ranks" "$@" --trace "$folder/small.json" --debug trace-events=1 \
   -- "$program" --count 1000000 --leaf 4096 --quiet 2> "$folder/text"
