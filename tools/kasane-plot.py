@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Draws benchmark results by matplotlib: a panel for each case, a line or bar for each system.
+"""Draws benchmark results by matplotlib: a panel for each case, a line or bar for each system. Writes a page
+that needs no other file: for each suite its panels, as SVG, and a table of its rows; or, where --output names
+an image, all panels as one.
 
 A file is a list of {suite, case, system, ranks, threads, bytes, N?, value, unit, repetitions, spread?, low?,
 high?}. The x axis shows what varies within the case: bytes, else N (the size of a problem), else multiplicity
@@ -13,9 +15,13 @@ of all programs over the ranks, and for each program where its time went.
 """
 import argparse
 import collections
+import errno
+import html
+import io
 import json
 import math
 import os
+import stat
 import sys
 
 try:
@@ -249,7 +255,7 @@ def draw_matrix(axes, rows):
             axes.text(x, y, f"{value:.3g}", ha="center", va="center")
 
 
-def draw(rows, output):
+def figure_of(rows):
     found = with_parts(with_matrices(panels(rows)))
     columns = min(3, math.ceil(math.sqrt(len(found))))
     lines = math.ceil(len(found) / columns)
@@ -276,8 +282,76 @@ def draw(rows, output):
         axes.set_axisbelow(True)
     for axes in list(grid.flat)[len(found):]:
         axes.remove()
+    return figure
+
+
+STYLE = """
+:root { color-scheme: light dark }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 80rem; margin: 2rem auto; padding: 0 1rem }
+svg { background: #fff; width: 100%; height: auto; border-radius: 4px }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums }
+th, td { padding: .1rem .8rem .1rem 0; text-align: left; border-bottom: 1px solid #8884 }
+"""
+
+
+def svg_of(rows):
+    figure, text = figure_of(rows), io.StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None})
+    plt.close(figure)
+    return text.getvalue().partition("<svg")[2]
+
+
+def table_of(rows):
+    columns = [name for name in dict.fromkeys(name for row in rows for name in row) if name != "suite"]
+    def cell(value):
+        return html.escape(f"{value:.4g}" if isinstance(value, float) else str(value))
+    lines = ["".join(f"<td>{cell(row.get(name, ''))}</td>" for name in columns) for row in rows]
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
+    return f"<table><tr>{head}</tr>" + "".join(f"<tr>{line}</tr>\n" for line in lines) + "</table>"
+
+
+def page_of(rows):
+    suites = collections.OrderedDict()
+    for row in rows:
+        suites.setdefault(row["suite"], []).append(row)
+    names = {suite: html.escape(suite) for suite in suites}
+    links = " ".join(f'<a href="#{name}">{name}</a>' for name in names.values())
+    parts = [f'<h2 id="{names[suite]}">{names[suite]}</h2>\n<svg{svg_of(some)}\n'
+             f"<details><summary>{len(some)} rows</summary>{table_of(some)}</details>"
+             for suite, some in suites.items()]
+    return ('<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+            '<meta name="viewport" content="width=device-width"><title>kasane bench</title>'
+            f"<style>{STYLE}</style></head><body>\n<h1>kasane bench</h1>\n<p>{links}</p>\n"
+            + "\n".join(parts) + "\n</body></html>\n")
+
+
+def opened(output):
+    """The file, to be written. As everywhere in Kasane (src/base/output_file.h), no link of another user is
+    followed in a folder like /tmp."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     try:
-        figure.savefig(output)
+        return os.fdopen(os.open(output, flags | os.O_NOFOLLOW, 0o666), "wb")
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+    folder, link = os.stat(os.path.dirname(output) or "."), os.lstat(output)
+    shared = folder.st_mode & stat.S_ISVTX and folder.st_mode & stat.S_IWOTH
+    if shared and link.st_uid not in (folder.st_uid, os.geteuid()):
+        raise PermissionError(errno.EACCES, "a link of another user", output)
+    return os.fdopen(os.open(output, flags, 0o666), "wb")
+
+
+def draw(rows, output):
+    kind = os.path.splitext(output)[1].lower()[1:]
+    try:
+        if kind != "html" and kind not in plt.gcf().canvas.get_supported_filetypes():
+            raise ValueError("not a name of a page or an image: .html, .svg, .png, .pdf")
+        page = page_of(rows).encode() if kind == "html" else None
+        with opened(output) as file:
+            if kind == "html":
+                file.write(page)
+            else:
+                figure_of(rows).savefig(file, format=kind)
     except (OSError, ValueError) as error:
         sys.exit(f"kasane: {output}: {error}")
 
@@ -287,7 +361,7 @@ def main():
     parser.add_argument("files", nargs="+")
     parser.add_argument("--output")
     arguments = parser.parse_args()
-    output = arguments.output or os.path.splitext(arguments.files[0])[0] + ".png"
+    output = arguments.output or os.path.splitext(arguments.files[0])[0] + ".html"
     draw([row for path in arguments.files for row in read_rows(path)], output)
     print(output)
 

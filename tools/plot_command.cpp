@@ -26,8 +26,9 @@ Command make_plot(CLI::App& kasane) {
          "results: a list of {suite, case, system, ranks, threads, bytes, value, unit, repetitions, spread}")
       ->required()
       ->check(CLI::ExistingFile);
-  app->add_option("-o,--output", state->output,
-                  "image to write (.png, .pdf, .svg; default: the first FILE's name with .png)");
+  app->add_option(
+      "-o,--output", state->output,
+      "page or image to write (.html, .svg, .png, .pdf; default: the first FILE's name with .html)");
   return {app, [state] {
             std::vector<std::string> command{"python3", find_helper("kasane-plot.py")};
             if (!state->output.empty()) command.insert(command.end(), {"--output", state->output});

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lanes of a track of --trace. In the trace event format the intervals of a track follow each other or are
 // nested. Those of a thread that runs other threads while one waits for a page are not, nor are reads of SSD
-// that are under way at once: what does not fit into a lane gets the next one. (Viewers would drop it, or move
-// it and warn.)
+// that are under way at once: what does not fit into a lane gets the next one. (Viewers would drop it, or
+// move it and warn.)
 #pragma once
 
 #include <cstddef>
