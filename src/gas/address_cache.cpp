@@ -326,10 +326,11 @@ bool AddressCache::keep(PageId page, const DirectoryAnswer& asked, AddressEvent 
 
 // ---- moves -----------------------------------------------------------------------------------------------
 
-void AddressCache::recall(comm::Blocking& io, PageId page, std::uint64_t holders, comm::Requests& requests) {
+void AddressCache::recall(comm::Blocking& io, PageId page, std::uint64_t holders, std::uint64_t without,
+                          comm::Requests& requests) {
   std::uint64_t asked = 0;
   directory_.holder_code().for_each(holders, [&](Rank r) {
-    if (r == transport_.rank()) return;
+    if (r == transport_.rank() || directory_.holder_code().names(without, r)) return;
     if (reach_[raw(r)] != nullptr) {
       take_back(reach_[raw(r)][raw(page)]);
     } else {

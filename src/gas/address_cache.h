@@ -203,12 +203,12 @@ class AddressCache {
   /// run in a completion.
   void end_put(PageId, PartMask, OwnCopies = OwnCopies::outdated) noexcept;
 
-  /// Takes the location of a page, which the caller has locked, from the other ranks of `holders` (as
-  /// Directory::holder_code() names them): directly where their words are mapped here, else by requests. When
-  /// this was done for all holders that word 2 named after that, when they have answered, recall_own() was
-  /// called and recalled() is true, then no put to the page is under way and none can begin before it is
-  /// unlocked. A rank that does not know the location answers at once.
-  void recall(comm::Blocking&, PageId, std::uint64_t holders, comm::Requests&);
+  /// Takes the location of a page, which the caller has locked, from the other ranks of `holders`, but those
+  /// of `without`, which were asked before (Directory::holder_code() names both): directly where their words
+  /// are mapped here, else by requests. When this was done for all holders that word 2 named after that, when
+  /// they have answered, recall_own() was called and recalled() is true, then no put to the page is under way
+  /// and none can begin before it is unlocked. A rank that does not know the location answers at once.
+  void recall(comm::Blocking&, PageId, std::uint64_t holders, std::uint64_t without, comm::Requests&);
   void recall_own(PageId) noexcept;
   [[nodiscard]] bool recalled(PageId, std::uint64_t holders) const noexcept;
 

@@ -37,12 +37,14 @@ Recall::Recall(AddressCache& addresses, comm::Blocking& io, std::span<PageLock* 
   }
 }
 
-void Recall::ask(const PageLock& lock) { addresses_.recall(io_, lock.page_, lock.seen_holders_, requests_); }
+void Recall::ask(const PageLock& lock) {
+  addresses_.recall(io_, lock.page_, lock.seen_holders_, 0, requests_);
+}
 
 void Recall::await() {
   batch_.await();
   for (const PageLock* lock : locks_) {
-    addresses_.recall(io_, lock->page_, lock->taken_holders_ & ~lock->seen_holders_, requests_);
+    addresses_.recall(io_, lock->page_, lock->taken_holders_, lock->seen_holders_, requests_);
     addresses_.recall_own(lock->page_);
   }
   requests_.await();

@@ -61,6 +61,7 @@ enum class Mutation : std::uint8_t {
   put_while_busy,          ///< a put that meets busy goes on uncounted, as a read does
   own_entry_forgotten,     ///< the mover does not recall its own rank's entry
   own_entry_not_awaited,   ///< … does not wait for the uses of it
+  ask_other_bits,          ///< of the holders that it takes it asks those whose bits it had not all seen
   group_forgotten,         ///< one rank of the holder bit's ranks is asked, not all
   filler_not_counted,      ///< the put that filled the entry is not a use of it
   use_ends_early,          ///< the use ends before the put has completed
@@ -222,7 +223,7 @@ class Addresses {
       if (!e.check()) return "an entry breaks check()";
       if (e.owner == kNoRank || s.busy) continue;
       if (raw(e.owner) + 1 != s.owner) return "an entry names a rank that is not the owner";
-      if ((s.holders & bit(r)) != bit(r)) return "an entry whose rank is no holder";
+      if (!names(s.holders, r)) return "an entry whose rank is no holder";
     }
     if (without(Mutation::none) && !s.busy && s.stamp != s.version)
       return "the stamp of a page that does not move is not its version";
@@ -378,6 +379,9 @@ class Addresses {
   }
   [[nodiscard]] std::uint8_t bit(std::uint8_t r) const noexcept {
     return static_cast<std::uint8_t>(program_.code.of(Rank{program_.number[r]}));
+  }
+  [[nodiscard]] bool names(std::uint8_t holders, std::uint8_t r) const noexcept {
+    return program_.code.names(holders, Rank{program_.number[r]});
   }
   static gas::AddressEntry entry(const State& s, std::uint8_t r) noexcept {
     const Entry& e = s.entry[r];
@@ -919,10 +923,10 @@ class Addresses {
   }
 
   /// Sends recalls, which are under way from here on, in any order.
-  void ask(State& n, std::uint8_t a, std::uint8_t holders) const {
+  void ask(State& n, std::uint8_t a, std::uint8_t holders, std::uint8_t asked = 0) const {
     const std::uint8_t me = program_.workers[a].rank;
     for (std::uint8_t r = 0; r < R; ++r) {
-      if ((holders & bit(r)) != bit(r) || r == me) continue;
+      if (!names(holders, r) || names(asked, r) || r == me) continue;
       const bool first_of_group = r == 0 || (bit(static_cast<std::uint8_t>(r - 1)) != bit(r));
       if (without(Mutation::group_forgotten) && !first_of_group) continue;
       n.recall[r] = static_cast<std::uint8_t>(a + 1);
@@ -992,7 +996,12 @@ class Addresses {
     y.holders = n.holders;
     n.holders = 0;
     if (!without(Mutation::stamp_at_end)) n.stamp = static_cast<std::uint8_t>(n.version + 1);
-    if (!without(Mutation::ask_only_the_seen)) ask(n, a, static_cast<std::uint8_t>(y.holders & ~y.peeked));
+    if (!without(Mutation::ask_only_the_seen)) {
+      if (without(Mutation::ask_other_bits))
+        ask(n, a, static_cast<std::uint8_t>(y.holders & ~y.peeked));
+      else
+        ask(n, a, y.holders, y.peeked);
+    }
     to(without(Mutation::swap_before_busy) ? kMarking : kRecallingOwn, kTake, y.holders);
   }
 

@@ -12,7 +12,7 @@ namespace kasane::model::addresses {
 namespace {
 
 struct Named {
-  const char* name;
+  std::string name;
   Program program;
 };
 
@@ -87,12 +87,18 @@ Named one_group() {
   return n;
 }
 
-// As in jobs of more than 48: two of five bits name a rank, 0 and 1 have one in common, 1 and 2 name 0, too.
-Named crossed(Named n, const char* name) {
-  n.name = name;
+// As in jobs of more than 48: two of five bits name a rank, by the number that it has there. 0 and 1 have one
+// in common; 1 and 3 together name 0, too.
+Named crossed(std::array<std::uint8_t, 3> number, Named n) {
+  n.name += " named by two bits, as";
+  for (const std::uint8_t k : number) n.name += " " + std::to_string(k);
   n.program.code = {5, 6};
-  n.program.number = {0, 1, 3};
+  n.program.number = number;
   return n;
+}
+Named two_putters_elsewhere(std::array<std::uint8_t, 3> number) {
+  return crossed(number, {"two putters",
+                          {{{0, {put(1, 1), put(1, 2)}}, {1, {put(0, 1), put(0, 2)}}, {2, {own(), get()}}}}});
 }
 
 // Where the entries of other ranks are mapped, movers take locations back directly; or only those of some
@@ -267,8 +273,11 @@ std::vector<Named> programs() {
           refused(),
           groups(),
           one_group(),
-          crossed(to_and_fro(), "to and fro, named by two bits"),
-          crossed(movers_rank_puts(), "puts of the mover's rank, named by two bits"),
+          two_putters_elsewhere({0, 1, 3}),
+          two_putters_elsewhere({1, 3, 0}),
+          crossed({0, 1, 3}, to_and_fro()),
+          crossed({3, 0, 1}, to_and_fro()),
+          crossed({0, 3, 1}, movers_rank_puts()),
           fresh(),
           four(),
           put_taken_by_message(),
@@ -307,6 +316,7 @@ std::vector<Mutant<Named, Mutation>> mutants() {
       {"own_entry_forgotten", own_entry_forgotten, movers_rank_puts()},
       {"own_entry_not_awaited", own_entry_not_awaited, movers_rank_puts()},
       {"group_forgotten", group_forgotten, groups()},
+      {"ask_other_bits", ask_other_bits, two_putters_elsewhere({0, 1, 3})},
       {"filler_not_counted", filler_not_counted, put_while_moving()},
       {"use_ends_early", use_ends_early, put_while_moving()},
       {"no_second_look", no_second_look, evicted()},
