@@ -43,6 +43,7 @@ class Stored(Lazy):
         writer(): a context with what one rank at a time stores into; None: all ranks into source."""
         self.path, self._source, self._whole, self._writer = path, source, whole, writer
         self._kept = None
+        self._plain = np.asarray(source) if isinstance(source, np.memmap) else source  # cut in less time
         super().__init__(shape, np.dtype(dtype).newbyteorder("="), [], self._read, ("file", path), None, True)
         self.chunks = tuple(chunks) if chunks and 0 not in self.shape else None
 
@@ -58,7 +59,7 @@ class Stored(Lazy):
         if 0 in (e - b for b, e in zip(low, high)):
             return np.empty([e - b for b, e in zip(low, high)], self.dtype)
         if not self._whole:
-            return np.asarray(self._source[slices(low, high)], self.dtype)
+            return np.asarray(self._plain[slices(low, high)], self.dtype)
         first = [b // c * c for b, c in zip(low, self.chunks)]
         last = [min(b + c, n) for b, c, n in zip(first, self.chunks, self.shape)]
         if any(e > end for e, end in zip(high, last)) or \
@@ -118,6 +119,9 @@ def store(file, entries, values):
             at = list(first)
             for d, b, e in zip(kept, low, high):
                 at[d] = slice(first[d] + b, first[d] + e)
+            if isinstance(target, np.ndarray) and isinstance(values, Lazy):
+                values.into(low, high, target[tuple(at)])
+                continue
             block = values.block(low, high)
             # Compressors and HDF5 use system calls and threads: they get memory of this process.
             target[tuple(at)] = np.array(block) if file._whole or file._writer else block
@@ -131,7 +135,7 @@ def store(file, entries, values):
         if isinstance(values, Lazy) else text(file.path, *first, *last)
     together(call, values.leaves, key, close)
     if not file._writer:
-        together(call, values.leaves, key, lambda: write(file._source))
+        together(call, values.leaves, key, lambda: write(file._plain))
         return
     for turn in range(_core.ranks()):
         def work(turn=turn):

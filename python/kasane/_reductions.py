@@ -18,6 +18,7 @@ from ._blocks import (PIECE, WRITE_ONLY, Lazy, Operand, boxes_of_tiles, counted,
 from ._creation import array, asarray
 from ._errors import ArgumentError
 
+_READ = 1 << 18  # elements that are read at once where nothing is computed of them but the state
 _SMALL = 1 << 20  # bytes of a result that every rank has, until they combine theirs
 
 
@@ -82,12 +83,14 @@ def _reduced(box, axes):
 
 
 def reduce(
-    call, x, axis, keepdims, kinds, block_state, combine, finish, dtype, empty=None, others=(), out=None
+    call, x, axis, keepdims, kinds, block_state, combine, finish, dtype, empty=None, others=(), out=None,
+    reads=False
 ):
     """The reduction of an operand; of axis None, or of all dimensions, a number, the same at all ranks.
 
     block_state(low, block, *blocks of others): the state. kinds: types of the state. finish(states):
-    elements of type dtype. empty: the result where nothing is reduced; None: it is refused.
+    elements of type dtype. empty: the result where nothing is reduced; None: it is refused. reads: a state
+    needs no memory of the size of the block.
     """
     axes = _axes(axis, x.ndim)
     kept = tuple(1 if d in axes else n for d, n in enumerate(x.shape))
@@ -95,15 +98,18 @@ def reduce(
     key = repr(
         [call, axes, shape, dtype.char, *(k.keys for k in (x, *others) if isinstance(k, Lazy))]
     ).encode()
-    reads = list(x.leaves) + [a for o in others if isinstance(o, Operand) for a in o.leaves]
+    leaves = list(x.leaves) + [a for o in others if isinstance(o, Operand) for a in o.leaves]
     if empty is None and 0 in (x.shape[d] for d in axes) and math.prod(kept):
         raise ValueError(f"zero-size array to reduction operation {call} which has no identity")
 
     one = ((0,) * x.ndim, (1,) * x.ndim) if len(axes) == x.ndim else None
 
-    def partial(boxes):
+    as_they_are = reads and (not isinstance(x, Lazy) or builtins.any(f is x for f in x.files))
+    most = _READ if as_they_are else None
+
+    def partial(boxes=None):
         part = _Partial(combine)
-        for low, high in boxes:
+        for low, high in share(x, most) if boxes is None else boxes:
             state = block_state(low, x.block(low, high), *[elements(o, low, high) for o in others])
             part.add(one or _reduced((low, high), axes), state)
         return part
@@ -116,8 +122,8 @@ def reduce(
     with np.errstate(all="ignore"):
         if math.prod(kept) * each <= _SMALL:
             collect = _number if one and out is None else _small
-            return collect(call, x, kept, shape, key, reads, partial, done, combine, kinds, out)
-        return _large(call, x, axes, kept, shape, key, reads, partial, done, kinds, dtype, out)
+            return collect(call, x, kept, shape, key, leaves, partial, done, combine, kinds, out)
+        return _large(call, x, axes, kept, shape, key, leaves, partial, done, kinds, dtype, out)
 
 
 def _number(call, x, kept, shape, key, reads, partial, done, combine, kinds, _):
@@ -125,7 +131,7 @@ def _number(call, x, kept, shape, key, reads, partial, done, combine, kinds, _):
     length = 1 + builtins.sum([k.itemsize for k in kinds])
     total = None
     for theirs in together(f"kasane: {call}", reads, key,
-                           lambda: partial(share(x)).whole(((0,) * x.ndim, kept), length), length):
+                           lambda: partial().whole(((0,) * x.ndim, kept), length), length):
         if theirs[0]:
             state = _states(theirs, kinds, kept, 1)
             total = state if total is None else combine(total, state)
@@ -148,7 +154,7 @@ def _small(call, x, kept, shape, key, reads, partial, done, combine, kinds, out)
     n = math.prod(kept)
 
     def work():
-        seen, total = partial(share(x)).total(kept, kinds)
+        seen, total = partial().total(kept, kinds)
         return b"".join([seen.tobytes(), *(t.tobytes() for t in total)])
 
     length = n * (1 + builtins.sum([k.itemsize for k in kinds]))
@@ -210,7 +216,7 @@ def by_ufunc(ufunc, x, axis=None, dtype=None, keepdims=False, out=None):
         return (np.asarray(ufunc.reduce(block, axis=axes, keepdims=True, **options)),)
 
     return reduce(ufunc.__name__, x, axes, keepdims, [kind], state, lambda s, t: (ufunc(s[0], t[0]),),
-                  lambda s: s, kind, identity, out=out)
+                  lambda s: s, kind, identity, out=out, reads=True)
 
 
 @functools.lru_cache(None)
@@ -305,7 +311,7 @@ def mean(x, axis=None, dtype=None, out=None, keepdims=False):
         return (np.add.reduce(block, axis=axes, keepdims=True, dtype=work),)
 
     return reduce("mean", x, axes, keepdims, [work], state, lambda s, t: (s[0] + t[0],),
-                  lambda s: np.true_divide(s, n), kind, np.nan, out=out)
+                  lambda s: np.true_divide(s, n), kind, np.nan, out=out, reads=True)
 
 
 def var(x, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, correction=None):
