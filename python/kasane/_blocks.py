@@ -293,7 +293,7 @@ def lazy(a):
 
     Operators, NumPy's ufuncs and kasane's functions of an expression are expressions.
     """
-    if isinstance(a, Lazy):
+    if isinstance(a, Lazy) and a.deferred:
         return a
     return Lazy(a.shape, a.dtype, [a], a.block, ("lazy",), None, True)
 
