@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "comm/cpu_atomic.h"
 #include "comm/engine/accumulate.h"
 #include "comm/mpi/wire.h"
 #include "comm/ucx/wire.h"
@@ -52,6 +53,25 @@ void mpi_answer(Bytes rest) {
   }
 }
 
+/// As the owner of memory and handlers looks at a request.
+void mpi_request(Bytes bytes) {
+  constexpr std::uint32_t kSlots = 64;
+  mpi::RequestHead head;
+  if (bytes.size() < sizeof(head)) return;
+  std::memcpy(&head, bytes.data(), sizeof(head));
+  const Bytes data = bytes.subspan(sizeof(head));
+  if (!mpi::well_formed(head, data.size(), kSlots)) return;
+  expect(head.slot < kSlots && head.kind <= mpi::MessageKind::bulk_read, "a request of a rank");
+  const bool handled = head.kind == mpi::MessageKind::send || head.kind == mpi::MessageKind::request;
+  expect(!handled || (head.name < kMaxHandlers && data.size() <= kMaxPayload), "a message of a handler");
+  const bool written = head.kind == mpi::MessageKind::write || head.kind == mpi::MessageKind::write_notify;
+  expect(!written || head.bytes == data.size(), "a write of the bytes that came");
+  expect(head.kind != mpi::MessageKind::read || head.bytes <= mpi::kInline, "an answer that has room");
+  if (head.kind != mpi::MessageKind::atomic) return;
+  alignas(8) std::byte word[8]{};
+  cpu_atomic(head.op, head.width, word, head.first, head.second);
+}
+
 void ucx_message(Bytes bytes) {
   constexpr std::uint32_t kRanks = 4;
   ucx::Head head;
@@ -72,9 +92,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
   std::vector<std::uint64_t> words((size + 6) / 8);
   if (size > 1) std::memcpy(words.data(), bytes + 1, size - 1);
   const Bytes message = std::as_bytes(std::span(words)).first(size - 1);
-  switch (bytes[0] % 3) {
+  switch (bytes[0] % 4) {
     case 0: engine(message); break;
     case 1: mpi_answer(message); break;
+    case 3: mpi_request(message); break;
     default: ucx_message(message);
   }
   return 0;

@@ -688,8 +688,6 @@ bool MpiTransport::run_requests() noexcept {
   return any;
 }
 
-/// The sender is another process, so what it wrote is checked before it is used as an index, an offset or a
-/// length.
 bool MpiTransport::run_request(const Channel::Incoming& in) noexcept {
   KASANE_CHECK_OP(in.source, <, ranks());
   KASANE_CHECK_OP(in.bytes, >=, sizeof(RequestHead));
@@ -697,7 +695,7 @@ bool MpiTransport::run_request(const Channel::Incoming& in) noexcept {
   std::memcpy(&head, channel_->request(in.buffer), sizeof(head));
   const std::span<const std::byte> data{channel_->request(in.buffer) + sizeof(RequestHead),
                                         in.bytes - sizeof(RequestHead)};
-  KASANE_CHECK_OP(head.slot, <, slot_count_);
+  KASANE_CHECK(well_formed(head, data.size(), slot_count_), "a message that no rank of this job sends");
   const RemoteAddr at{rank(), RegionId{head.name}, head.offset};
   switch (head.kind) {
     case MessageKind::send:
@@ -710,7 +708,6 @@ bool MpiTransport::run_request(const Channel::Incoming& in) noexcept {
       return true;
     case MessageKind::write:
     case MessageKind::write_notify:
-      KASANE_CHECK_OP(head.bytes, ==, data.size());
       if (!data.empty()) std::memcpy(here(at, data.size()), data.data(), data.size());
       if (head.kind == MessageKind::write_notify)
         set_flag(flag_at(rank(), RegionId{head.name}, head.first), head.second);
@@ -718,8 +715,6 @@ bool MpiTransport::run_request(const Channel::Incoming& in) noexcept {
       return true;
     case MessageKind::atomic: {
       const auto bytes = static_cast<std::size_t>(head.width);
-      KASANE_CHECK(bytes == 4 || bytes == 8, "an atomic of an unknown width");
-      check_aligned(head.offset, bytes);
       pending_answers_.operation(in.source, head.slot,
                                  cpu_atomic(head.op, head.width, here(at, bytes), head.first, head.second));
       return true;
@@ -729,12 +724,10 @@ bool MpiTransport::run_request(const Channel::Incoming& in) noexcept {
     case MessageKind::bulk_write:
     case MessageKind::bulk_write_notify: return answer_bulk(in.source, head);
   }
-  KASANE_CHECK(false, "a message of an unknown kind");
   return true;
 }
 
 bool MpiTransport::answer_read(std::uint32_t peer, const RequestHead& head) noexcept {
-  KASANE_CHECK_OP(head.bytes, <=, kInline);
   const std::byte* from = here({rank(), RegionId{head.name}, head.offset}, head.bytes);
   const std::uint32_t buffer = channel_->claim_answer();
   if (buffer == IndexPool<>::kNone) return false;

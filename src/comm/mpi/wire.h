@@ -91,6 +91,27 @@ static_assert(bulk_tag(kMostSlots, true) <= 32767);
   return (bytes + 7) & ~std::size_t{7};
 }
 
+/// Is it a request of a rank of this job? The sender is another process, so what it wrote is looked at before
+/// it is used as an index, a length or an offset. data: the bytes behind the head; slots: of a poster.
+[[nodiscard]] constexpr bool well_formed(const RequestHead& h, std::size_t data,
+                                         std::uint32_t slots) noexcept {
+  if (h.slot >= slots) return false;
+  switch (h.kind) {
+    case MessageKind::send:
+    case MessageKind::request: return h.name < kMaxHandlers && data <= kMaxPayload;
+    case MessageKind::write:
+    case MessageKind::write_notify: return h.bytes == data && data <= kInline;
+    case MessageKind::atomic:
+      return (h.width == Width::four || h.width == Width::eight) && h.op <= AtomicOp::compare_swap &&
+             h.offset % static_cast<std::size_t>(h.width) == 0;
+    case MessageKind::read: return h.bytes <= kInline;
+    case MessageKind::bulk_write:
+    case MessageKind::bulk_write_notify:
+    case MessageKind::bulk_read: return true;  // here() knows the region
+  }
+  return false;
+}
+
 /// Takes the next record of an answer, and the data behind it, from `rest`. False: it is not whole.
 [[nodiscard]] inline bool take(std::span<const std::byte>& rest, Record& r,
                                std::span<const std::byte>& data) noexcept {
