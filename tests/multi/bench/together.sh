@@ -9,7 +9,8 @@ fail() { echo "together: FAILED: $*" >&2; exit 1; }
 folder=$(mktemp -d) && cd "$folder" || exit 1
 trap 'rm -rf "$folder"' EXIT
 
-"$kasane" bench all --quick --only eviction,network --out results >said 2>progress || fail "$(cat said progress)"
+"$kasane" bench all --quick --only eviction,network --out results >said 2>progress ||
+  fail "$(cat said progress)"
 grep -q '^1/2 eviction: 0 s so far$' progress || fail "$(cat progress)"
 grep -q '^2/2 network: .* so far, some .* left$' progress || fail "$(cat progress)"
 for suite in eviction network; do
