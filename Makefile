@@ -31,7 +31,7 @@ COVERED_TESTS ?= ^[a-z_]+/[a-z_]+_test$$|^fuzz/|^stress/stress_(drf|relocate|sim
 SOURCES = $(shell git ls-files '*.h' '*.hpp' '*.cpp' '*.c')
 
 .PHONY: build install deb wheel test test-long test-rare test-numa test-cpus demo demo-graph docs site \
-  soak chaos fuzz coverage format format-check tidy help dependencies
+  soak chaos fuzz coverage nwchem format format-check tidy help dependencies
 
 build: dependencies ## build everything of PRESET
 	cmake --preset $(PRESET) $(CONFIGURE)
@@ -100,6 +100,9 @@ coverage: dependencies ## which lines of src and include the unit tests and some
 	find build/coverage -name '*.gcda' -delete
 	-ctest --test-dir build/coverage -j $(JOBS) -R '$(COVERED_TESTS)' -LE 'long|rare'
 	scripts/coverage.py build/coverage
+
+nwchem: ## Debian's NWChem on PREFIX's libarmci and on armci-mpi, tests of its own on both: hours of compiling
+	scripts/nwchem.sh --prefix "$(PREFIX)" --jobs $(JOBS) build/nwchem
 
 site: ## pages of guide, design and the reference of the headers, with a search, in build/site/index.html
 	@scripts/install-dependencies.sh --site
