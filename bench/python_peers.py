@@ -8,8 +8,8 @@
   beyond  128 MiB with 64 MiB of memory: np.memmap, where need be by blocks; the page cache has them
   product of matrices of 128 MiB with 96 MiB of memory: NumPy's in memory
 
-Files are in FOLDER. Rank 0 does the peer's part alone, all ranks ours, in turns. Prints medians of the time on
-the clock and of all ranks' processor time, in ms (small: in us), and what is ours over the peer's.
+Files are in FOLDER. Rank 0 does the peer's part alone, all ranks ours, in turns. Prints medians of the time
+on the clock and of all ranks' processor time, in ms (small: in us), and what is ours over the peer's.
 """
 import os
 import struct

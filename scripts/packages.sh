@@ -43,6 +43,7 @@ fresh() {   # ROOT: Debian alone
       { tail -5 "$folder/log"; rm -rf "$folder/bare.tmp"; say "no such archive here"; exit 1; }
     cp /etc/resolv.conf "$folder/bare.tmp/etc/" 2>/dev/null || true
     cp -r /etc/apt/apt.conf.d/. "$folder/bare.tmp/etc/apt/apt.conf.d/" 2>/dev/null || true
+    echo force-unsafe-io >"$folder/bare.tmp/etc/dpkg/dpkg.cfg.d/packages"   # the root is thrown away
     within "$folder/bare.tmp" "apt-get update -qq" >"$folder/log" 2>&1
     mv "$folder/bare.tmp" "$folder/bare"
   fi
