@@ -35,6 +35,7 @@
 #include "base/bell.h"
 #include "base/ids.h"
 #include "base/result.h"
+#include "comm/crowd.h"
 
 namespace kasane::comm {
 
@@ -244,6 +245,7 @@ class Transport {
     return now >= yields_from_ns_.load(std::memory_order_relaxed);
   }
   void no_yields_before(std::uint64_t ns) noexcept { yields_from_ns_.store(ns, std::memory_order_relaxed); }
+  [[nodiscard]] Crowd& waiting_threads() noexcept { return waiting_threads_; }
 
  protected:
   Transport(Rank rank, std::uint32_t ranks) noexcept : rank_(rank), ranks_(ranks) {}
@@ -265,6 +267,7 @@ class Transport {
   Nudge nudge_ = nullptr;
   void* nudge_context_ = nullptr;
   std::atomic<std::uint64_t> yields_from_ns_{0};
+  Crowd waiting_threads_;
 };
 
 }  // namespace kasane::comm

@@ -31,12 +31,15 @@ void PollWaiter::wait(bool (*ready)(const void*), const void* arg) {
   std::uint64_t idle_since = now_ns();
   int yields = 0;
   std::int64_t nap_ns = kFirstNapNs;
+  Crowd::Member self(transport_.waiting_threads());
   for (;;) {
     // Read before looking: what rings after this line ends the nap below at once.
     const std::uint32_t seen = transport_.activity(Doorbell::messages);
     const bool moved = transport_.progress();
     if (ready(arg)) break;
-    if (moved) {
+    if (!self.has_place()) {
+      self.sleep_without();
+    } else if (moved) {
       idle_since = now_ns();
       yields = 0;
       nap_ns = kFirstNapNs;
