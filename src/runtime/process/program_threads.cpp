@@ -288,6 +288,8 @@ KASANE_SHOWN int pthread_mutex_init(pthread_mutex_t* mutex, const pthread_mutexa
 /// Where a thread asks for its own stack, that is the one in the space.
 KASANE_SHOWN int pthread_getattr_np(pthread_t thread, pthread_attr_t* attributes) noexcept {
   static constinit kasane::runtime::Hidden<int (*)(pthread_t, pthread_attr_t*)> libcs("pthread_getattr_np");
+  if (BoundThreads* const threads = thread != ::pthread_self() ? spreading(thread) : nullptr)
+    if (const std::optional<int> refused = threads->refuse(thread, "pthread_getattr_np")) return *refused;
   const int error = libcs.get()(thread, attributes);
   if (error != 0 || BoundThreads::here() == nullptr || thread != ::pthread_self()) return error;
   void* low = nullptr;

@@ -345,7 +345,7 @@ TEST(Threads, SigwaitGivesTheSignal) {
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-TEST(Threads, HaveNames) {
+TEST(Threads, HaveNamesAndAttributesAreTheirRanks) {
   g_goes_on = false;
   std::array<pthread_t, kThreads> threads{};
   for (auto& t : threads)
@@ -364,6 +364,14 @@ TEST(Threads, HaveNames) {
     EXPECT_EQ(::pthread_getname_np(t, name, sizeof name), 0);
     EXPECT_STREQ(name, "a worker of 15!");
   }
+  int refused = 0;
+  for (const auto t : threads) {  // what libc keeps of it lies in its rank's private memory
+    pthread_attr_t attributes;
+    const int error = ::pthread_getattr_np(t, &attributes);
+    if (error == 0) ::pthread_attr_destroy(&attributes);
+    refused += error == ENOTSUP ? 1 : error;
+  }
+  EXPECT_EQ(refused != 0, kasane::ranks() != 1) << refused;
   g_goes_on = true;
   for (const auto t : threads) ::pthread_join(t, nullptr);
 }
