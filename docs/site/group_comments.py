@@ -60,7 +60,7 @@ def repeated(text):
                 group = Group(group.of_class)
                 out.append(line)
                 continue
-            if re.match(r"// (?!--)", stripped):
+            if re.match(r"// (?!--|SPDX-)", stripped):
                 if not group.fresh:
                     group.comment, group.fresh = [], True
                 group.comment.append(line.replace("//", "///", 1))

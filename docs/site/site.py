@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 
 import markdown
 
@@ -98,6 +99,9 @@ class Site:
         text = re.sub(r"^((?! *(?:[-*]|\d+\.) |  |\|).+)\n(?=(?:[-*]|1\.) )", r"\1\n\n", text, flags=re.M)
         body = markdown.Markdown(extensions=["extra", "toc", "sane_lists"], tab_length=2,
                                  extension_configs={"toc": {"slugify": slug}}).convert(text)
+        # Blocks by four spaces keep two of them, as tab_length takes two.
+        body = re.sub(r"<pre><code>(.*?)</code></pre>",
+                      lambda m: f"<pre><code>{textwrap.dedent(m.group(1))}</code></pre>", body, flags=re.S)
         body = re.sub(r'(<a href=")([^"]+)', lambda m: m.group(1) + self.link(name, root, m.group(2)), body)
         where.parent.mkdir(parents=True, exist_ok=True)
         where.write_text(PAGE.format(title=html.escape(self.titles[name]), root=root, body=body,
@@ -131,6 +135,16 @@ class Site:
         self.problems += [line for line in done.stderr.splitlines() if line]
         if done.returncode != 0 and not self.problems:
             self.problems.append(f"doxygen ended with {done.returncode}")
+            return
+        # Its main page has nothing: the list of the headers, and the way back.
+        first, files = self.out / "api/index.html", (self.out / "api/files.html").read_text()
+        table = re.search(r'<div class="directory">.*?</table>\s*</div>', files, re.S)
+        text, count = re.subn(r'(<div class="contents">)\s*(</div><!-- contents -->)', lambda m: m.group(1)
+                              + '<p><a href="../index.html">Guide and design</a></p>'
+                              + (table.group(0) if table else "") + m.group(2), first.read_text())
+        if table is None or count != 1:
+            self.problems.append("api/index.html: no place for the list of headers")
+        first.write_text(text)
 
 
 def slug(text, separator):
