@@ -25,7 +25,7 @@ PROGRAMS_OFF = -DKASANE_BUILD_TESTS=OFF -DKASANE_BUILD_BENCH=OFF -DKASANE_BUILD_
 
 # What make coverage builds and runs: the units, the simulator, random programs.
 COVERED_TARGETS ?= kasane_sanitized_tests kasane_command stress_drf stress_relocate
-COVERED_TESTS ?= ^[a-z_]+/[a-z_]+_test$$|^fuzz/|^stress/stress_(drf|relocate|sim)
+COVERED_TESTS ?= ^[a-z_]+/[a-z_]+_test$$|^fuzz/|^stress/stress_(drf/|relocate/|sim)
 
 # Our own sources, for format and tidy.
 SOURCES = $(shell git ls-files '*.h' '*.hpp' '*.cpp' '*.c')
@@ -98,7 +98,7 @@ coverage: dependencies ## which lines of src and include the unit tests and some
 	cmake --preset coverage
 	cmake --build build/coverage -j $(JOBS) --target $(COVERED_TARGETS)
 	find build/coverage -name '*.gcda' -delete
-	-ctest --test-dir build/coverage -j $(JOBS) -R '$(COVERED_TESTS)' -LE 'long|rare'
+	-KASANE_GLOBALS=private ctest --test-dir build/coverage -j $(JOBS) -R '$(COVERED_TESTS)' -LE 'long|rare'
 	scripts/coverage.py build/coverage
 
 nwchem: ## Debian's NWChem on PREFIX's libarmci and on armci-mpi, tests of its own on both: hours of compiling

@@ -124,7 +124,10 @@ class Other final : public comm::OutOfBand {
     for (std::uint32_t i = 0; i < message.sockets; ++i)
       add(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     const std::string all = key_ + message.bytes;
-    comm::send_with(to, std::as_bytes(std::span(all)), descriptors);
+    if (descriptors.empty())
+      static_cast<void>(::send(to, all.data(), all.size(), MSG_NOSIGNAL));
+    else
+      comm::send_with(to, std::as_bytes(std::span(all)), descriptors);
   }
   /// A rank that is no leader, whose requests lie in the queue of the leader's socket.
   void ask() {
