@@ -7,8 +7,15 @@ here=$(cd "$(dirname "$0")" && pwd)
 dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
 bad=0
-run() { timeout 50 "$kasane" run -n "$ranks" -- "$program" "$@" > out.log 2> err.log; }
-complain() { echo "FAILED: $*"; head -c 3000 out.log err.log; bad=1; }
+run() { timeout 100 "$kasane" run -n "$ranks" -- "$program" "$@" > out.log 2> err.log; }
+complain() {
+  echo "FAILED: $*"
+  if grep -qs "ended by SIGTERM" err.log; then
+    echo "(not over after 100 s: it hangs, or the machine has no time for it)"
+  fi
+  head -c 3000 out.log err.log
+  bad=1
+}
 
 refuses() {   # TEXT ARGUMENTS…: not status 0, and says TEXT
   local text=$1

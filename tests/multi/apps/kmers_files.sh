@@ -125,7 +125,7 @@ head -c $(($(stat -c %s two.fa.gz) - 9)) two.fa.gz > cut.gz
 refuses 'cut.gz: the compressed data ends too early' cut.gz
 { head -c 100 two.fa.gz; head -c 400 two.fa; tail -c +500 two.fa.gz; } > broken.gz
 refuses 'broken.gz: damaged' broken.gz
-timeout 50 "$kasane" run -n "$ranks" --space 64M -- "$program" --quiet --random 6000000 > out.log 2> err.log
+timeout 100 "$kasane" run -n "$ranks" --space 64M -- "$program" --quiet --random 6000000 > out.log 2> err.log
 [ $? = 1 ] || complain "no memory: not exit status 1"
 grep -q 'kmers: .*rank .* has no .* bytes' err.log || complain "no reason where memory does not suffice"
 refuses 'even' -k 20 two.fa

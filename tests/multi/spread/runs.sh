@@ -13,13 +13,14 @@
 # Prints for each program and configuration how many runs were right, how many ended with status 0 and
 # another result (wrong), and how many with another status or after LIMIT seconds (ended; default: 120).
 # Outputs of the last two kinds are kept in the folder that the last line names. Status 1 if there was any.
-# ONLY: a regular expression of programs.
+# ONLY: a regular expression of programs. SOURCES: a folder with pigz and xz that were built from source with
+# Kasane (docs/guide/threads.md), and without it as pigz-plain and xz-plain: these instead of installed ones.
 set -u
 build=$(realpath "${1:?a build folder}") runs=${2:-20}
 shift $(($# < 2 ? $# : 2))
 [ $# = 0 ] && set -- shm/1 shm/2 shm/4 ucx/2 ucx/4 mpi/2 mpi/4 dram/2
 here=$(dirname "$(realpath "$0")")
-kasane=$build/bin/kasane examples=$build/examples limit=${LIMIT:-120}
+kasane=$build/bin/kasane examples=$build/examples limit=${LIMIT:-120} sources=${SOURCES:-}
 folder=$(mktemp -d) failed=0
 mkdir "$folder/kept"
 
@@ -47,7 +48,7 @@ packs() {
     zstd) echo zstd -q -T4 -B600KB -c ;;
   esac
 }
-result_of() { [ "$2" = installed ] && cat || grep "^$1: "; }
+result_of() { [ "$2" = macros ] && grep "^$1: " || cat; }
 
 # start PROGRAM KIND CONFIGURATION > output
 start() {
@@ -56,6 +57,7 @@ start() {
     macros) command=("$examples/${program}_spread" $arguments) ;;
     gtest) command=("$build/bin/spread_programs_test" --gtest_brief=1 --gtest_filter=-*Thousand*) ;;
     installed) command=($(packs "$program") "$folder/input") ;;
+    source) command=($(packs "$program") "$folder/input") command[0]=$sources/$program ;;
   esac
   if [ "$network" = hosts ]; then
     bash "$here/../cluster/cluster.sh" openmpi $((ranks / 2)) ucx \
@@ -83,6 +85,7 @@ count() {
       "$examples/${program}_posix" $arguments | result_of "$program" "$kind" > "$wanted" ;;
     gtest) : > "$wanted" ;;
     installed) $(packs "$program") "$folder/input" > "$wanted" ;;
+    source) "$sources/$program-plain" $(packs "$program" | cut -d" " -f2-) "$folder/input" > "$wanted" ;;
   esac
   for run in $(seq "$runs"); do
     start "$program" "$kind" "$configuration" > "$out" 2> "$out.messages"
@@ -114,7 +117,10 @@ for configuration; do
       programs) kind=gtest ;;  # words are counted, a pipeline, a tree of tasks
       pigz | pbzip2 | xz | zstd) kind=installed ;;
     esac
-    if [ $kind = installed ]; then
+    if [ $kind = installed ] && [ -n "$sources" ]; then
+      kind=source
+      [ -x "$sources/$program" ] || continue
+    elif [ $kind = installed ]; then
       command -v $program > /dev/null || continue
       case $configuration in */1 | mpi/* | hosts/*) continue ;; esac
     fi
