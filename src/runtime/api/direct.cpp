@@ -10,6 +10,7 @@
 
 #include "runtime/api/yield_waiter.h"
 #include "runtime/language/atomics.h"
+#include "runtime/language/held_mutexes.h"
 #include "runtime/rank/call_memory.h"
 #include "runtime/rank/runtime.h"
 #include "runtime/report/mixing_check.h"
@@ -40,14 +41,15 @@ struct Direct::Record {
 };
 
 /// How the calling thread waits. A user-level thread lets its worker run others over a network, and where
-/// pages may be on SSD; a thread that may hold a use of a page polls.
+/// pages may be on SSD; a thread that may hold a use of a page polls, and one that holds a mutex of libc's,
+/// for which another one would keep the worker.
 struct Direct::Waiting {
   explicit Waiting(Direct& direct)
       : context(direct.contexts_.here()),
         yield(direct.transport_, context.counters),
         yielding(direct.transport_, yield, &context.counters),
         yields((!direct.all_mapped_ || direct.access_.addresses().pages_leave()) &&
-               ult::Pool::self() != kNoSlot) {}
+               ult::Pool::self() != kNoSlot && !holds_mutex_of_libc()) {}
   /// For an operation during which the thread holds nothing.
   comm::Blocking& free() noexcept { return yields ? yielding : context.io; }
   comm::Blocking& polling() noexcept { return context.io; }
