@@ -13,11 +13,12 @@
 namespace kasane::ult {
 
 /// Counts a call, and lets other threads of this worker run when the calling thread's turn is over
-/// (ult/turns.h). The thread goes on on the same worker.
-inline void let_others_run() {
+/// (ult/turns.h), unless stays(): the thread holds what another one would wait for with the worker. The
+/// thread goes on on the same worker.
+inline void let_others_run(bool (*stays)() noexcept) {
   Worker* const worker = current_worker();
   if (worker != nullptr && worker->turn.call()) [[unlikely]]
-    Pool::look_at_turn();
+    Pool::look_at_turn(stays());
 }
 
 }  // namespace kasane::ult

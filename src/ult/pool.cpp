@@ -846,11 +846,11 @@ void Pool::note_handler(bool restarts) noexcept {
   worker->core->idle_workers.wake_all();
 }
 
-void Pool::look_at_turn() {
+void Pool::look_at_turn(bool stays) {
   Worker& worker = *current_worker();
   // In a runtime section the thread may hold what others need. Its own stack: no thread runs.
-  const bool others =
-      worker.self() != kNoSlot && worker.runtime_depth() == 0 && !worker.on_signal_stack() && others_here();
+  const bool others = !stays && worker.self() != kNoSlot && worker.runtime_depth() == 0 &&
+                      !worker.on_signal_stack() && others_here();
   if (!worker.turn.look(worker.control->id, now_ns(), others)) return;
   WorkerWait wait{.ready = [](const void*) { return true; }, .argument = nullptr};
   suspend(publish_wait, &wait, {}, &wait);

@@ -277,9 +277,9 @@ class Pool {
   [[nodiscard]] static bool may_switch() noexcept;
   /// As may_switch(), and the thread is outside of every RuntimeSection.
   [[nodiscard]] static bool may_wait() noexcept;
-  /// The slow half of let_others_run() (ult/fairness.h): the calling thread yields if its turn is over. It
-  /// goes on on this worker.
-  static void look_at_turn();
+  /// The slow half of let_others_run() (ult/fairness.h): the calling thread yields if its turn is over,
+  /// and it does not have to stay. It goes on on this worker.
+  static void look_at_turn(bool stays);
   /// Ends the calling thread from any depth: throws an object of a private type that the thread's first frame
   /// catches, so destructors run. A catch (...) that does not rethrow keeps the thread alive.
   [[noreturn]] static void exit();

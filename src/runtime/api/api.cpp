@@ -542,7 +542,7 @@ int kasane_end_pin(const void* pointer, size_t bytes) {
 
 int kasane_counter(uint32_t index, uint32_t rank, const char** name, uint64_t* value) {
   constexpr const char* call = "kasane::counter";
-  kasane::ult::let_others_run();  // programs poll counters
+  kasane::ult::let_others_run(kasane::runtime::holds_mutex_of_libc);  // programs poll counters
   const Runtime* r = runtime_for(call);
   if (r == nullptr) return EPERM;
   if (index >= kasane::runtime::kCounterRows) return api_fail(EINVAL, call, "there is no such counter");

@@ -35,7 +35,7 @@ static_assert(static_cast<int>(AtomicOp::swap) == KASANE_SWAP &&
 
 /// Of every call here: each may wait.
 Direct* direct_for(const char* call) noexcept {
-  kasane::ult::let_others_run();
+  kasane::ult::let_others_run(kasane::runtime::holds_mutex_of_libc);
   Runtime* r = Runtime::current();
   if (r != nullptr) [[likely]]
     return &r->direct();

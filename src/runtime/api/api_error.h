@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "base/result.h"
+#include "runtime/language/held_mutexes.h"
 #include "runtime/process/output.h"
 #include "ult/fairness.h"
 #include "ult/pool.h"
@@ -43,7 +44,7 @@ namespace kasane::runtime {
 [[nodiscard]] inline int may_wait(const char* call) {
   if (const int code = require_thread(call)) [[unlikely]]
     return code;
-  ult::let_others_run();
+  ult::let_others_run(holds_mutex_of_libc);
   return 0;
 }
 

@@ -196,7 +196,7 @@ int notify(const void* global, const char* call, const F& act) {
 extern "C" {
 
 uint64_t kasane_clock_ns(void) {
-  kasane::ult::let_others_run();  // programs wait for a time
+  kasane::ult::let_others_run(kasane::runtime::holds_mutex_of_libc);  // programs wait for a time
   const Runtime* r = Runtime::current();
   return r != nullptr ? r->clock_ns() : kasane::now_ns();
 }

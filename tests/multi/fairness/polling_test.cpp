@@ -2,11 +2,13 @@
 // A thread that polls by calls of any kind lets the thread run that it polls for, also where this one is
 // ready on the same worker: a fork runs the child first, so on one worker each child here polls before its
 // creator can give it what it waits for.
+#include <pthread.h>
 #include <time.h>
 
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <kasane/kasane.hpp>
 #include <memory>
 #include <vector>
@@ -76,6 +78,29 @@ void two_poll_for_a_third() {
   std::printf("two that yield\n");
 }
 
+/// A mutex of private memory is libc's: who waits for it keeps the worker, so who holds it keeps its turn.
+void holder_of_libcs_mutex_stays() {
+  if (kasane::ranks() > 1) return;  // the memory is one rank's
+  auto* const mutex = static_cast<pthread_mutex_t*>(std::malloc(sizeof(pthread_mutex_t)));
+  pthread_mutex_init(mutex, nullptr);
+  kasane::run([&] {
+    auto meeting = std::make_unique<Meeting>();
+    kasane::thread child([&] {
+      pthread_mutex_lock(mutex);
+      const auto end = std::chrono::steady_clock::now() + 100ms;
+      while (std::chrono::steady_clock::now() < end) static_cast<void>(meeting->get());
+      pthread_mutex_unlock(mutex);
+    });
+    pthread_mutex_lock(mutex);
+    pthread_mutex_unlock(mutex);
+    child.join();
+    meeting->give();
+  });
+  pthread_mutex_destroy(mutex);
+  std::free(mutex);
+  std::printf("a holder of a mutex of libc's\n");
+}
+
 /// A thread for each worker of the job, which waits by direct reads, and sleeps meanwhile with its worker,
 /// until all are there.
 void all_workers_meet() {
@@ -119,6 +144,7 @@ int main() {
   child_polls("semaphore, with a deadline", [](Meeting& m) { return m.permits.try_acquire_for(1us); });
   child_polls("latch, tried", [](Meeting& m) { return m.latch.try_wait(); });
   two_poll_for_a_third();
+  holder_of_libcs_mutex_stays();
   for (int i = 0; i < 50; ++i) all_workers_meet();
   std::printf("all workers\n");
   return 0;
