@@ -146,6 +146,7 @@ for test in $tests; do
   same='as on armci-mpi'
   cmp -s "$results/$name.kasane" "$results/$name.armci-mpi" || same='OTHER than on armci-mpi'
   [ "${verdict[kasane]}" = "${verdict[armci-mpi]}" ] || same="OTHER than on armci-mpi"
+  [ "${verdict[kasane]}" != 'no result' ] || same='nothing to compare'
   count=$((count + 1))
   [ "$same" = 'as on armci-mpi' ] || wrong=$((wrong + 1))
   [ "${verdict[kasane]}" != 'as the reference' ] || right=$((right + 1))
