@@ -181,7 +181,7 @@ Result<std::string> TraceRegion::write(const std::string& path, comm::Blocking& 
       slices.clear();
       log->for_each([&](TraceKind kind, std::uint64_t begin, std::uint64_t end, std::uint64_t number) {
         // Nanoseconds since the start; earlier events (main's stack) count as the start.
-        const auto since = [&](std::uint64_t at) { return at - ahead > start ? at - ahead - start : 0; };
+        const auto since = [&](std::uint64_t ns) { return ns - ahead > start ? ns - ahead - start : 0; };
         slices.push_back({since(begin), since(end), number, kind});
       });
       // as in ThreadContexts; "faults" with --faults uffd-thread
