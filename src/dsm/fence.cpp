@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dsm/fence.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 
@@ -45,11 +46,15 @@ bool Fence::stays_open(BlockId b, const BlockState& s) noexcept {
 }
 
 bool Fence::add(BlockId b) {
-  if (block_count_ == kMostBlocks ||
+  if (block_count_ + back_count_ == kMostBlocks ||
       (page_count_ == kMostPages && page_[page_count_ - 1].page != pages_.page_of(b)))
     run();
   const BlockState s = blocks_.state(b);
-  const bool open = stays_open(b, s);
+  return try_take(b, s, stays_open(b, s));
+}
+
+/// False: another thread has it.
+bool Fence::try_take(BlockId b, const BlockState& s, bool open) {
   const BlockEvent event = !open                           ? event_
                            : event_ == BlockEvent::acquire ? BlockEvent::acquire_open
                                                            : BlockEvent::release_open;
@@ -67,9 +72,12 @@ void Fence::wait_and_take(BlockId b) {
   run();
 }
 
-void Fence::add(Held& one, const BlockStep& step) {
+bool Fence::take(Held& one, const BlockStep& step) {
   take(one[0], one.before(0), step, false);
   one.keep();
+  let_all_go();
+  std::array<BlockId, kMostBlocks> again;
+  return page_in(again) == 0;
 }
 
 void Fence::take(BlockId b, const BlockState& s, const BlockStep& step, bool open) {
@@ -87,21 +95,60 @@ void Fence::take(BlockId b, const BlockState& s, const BlockStep& step, bool ope
 }
 
 void Fence::act_alone(BlockId b, const BlockStep& step) {
-  bool now_owned = false;
+  PutState put = PutState::put;
+  const auto unless_absent = [](Fetches::Again again) {
+    return again == Fetches::Again::absent ? PutState::later : PutState::put;
+  };
   switch (step.actions[0]) {
     case Action::diff_put_live:
-    case Action::put_all_live: now_owned = put_live(b, step); break;
-    case Action::refresh: f_.fetches_.refresh(io_, b, step.claimed.twin); break;
-    case Action::find: f_.fetches_.stay_reader(io_, pages_.page_of(b)); break;
+    case Action::put_all_live: put = put_live(b, step); break;
+    case Action::refresh: put = unless_absent(f_.fetches_.refresh(io_, b, step.claimed.twin)); break;
+    case Action::find: put = unless_absent(f_.fetches_.stay_reader(io_, pages_.page_of(b))); break;
     default: break;
   }
+  if (put == PutState::put && step.actions[1] == Action::refresh)
+    put = unless_absent(f_.fetches_.refresh(io_, b, true));
+  if (put == PutState::later) back_[back_count_++] = b;
   const BlockState before = blocks_.before(b);
-  blocks_.finish(b, before, now_owned ? become_owned(before) : step.after);
+  blocks_.finish(b, before,
+                 put == PutState::later  ? before
+                 : put == PutState::kept ? become_owned(before)
+                                         : step.after);
 }
 
 // ---- all that was added -----------------------------------------------------------------------------------
 
+/// What is given back is taken again page by page: together what is free, then what other threads hold.
 void Fence::run() {
+  let_all_go();
+  std::array<BlockId, kMostBlocks> again;
+  while (const std::size_t n = page_in(again)) {
+    std::size_t held = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+      if (!try_take(again[i], blocks_.state(again[i]), false)) again[held++] = again[i];
+    }
+    let_all_go();
+    for (std::size_t i = 0; i < held; ++i) {
+      const BlockStep step = blocks_.claim(io_, again[i], event_);
+      if (step.verdict == Verdict::proceed) take(again[i], blocks_.before(again[i]), step, false);
+      let_all_go();
+    }
+  }
+}
+
+/// Nothing is held. Has the page of what was given back last paged in; again: its blocks. Returns how many.
+std::size_t Fence::page_in(std::array<BlockId, kMostBlocks>& again) {
+  if (back_count_ == 0) return 0;
+  const PageId page = pages_.page_of(back_[back_count_ - 1]);
+  std::size_t n = 0;
+  while (back_count_ != 0 && pages_.page_of(back_[back_count_ - 1]) == page)
+    again[n++] = back_[--back_count_];
+  std::reverse(again.begin(), again.begin() + n);
+  f_.fetches_.page_in(io_, page);
+  return n;
+}
+
+void Fence::let_all_go() {
   if (block_count_ == 0) return;
   let_go(
       [this] {
@@ -126,7 +173,7 @@ void Fence::put() {
   Outbox out(io_, counters_);
   const auto send = [&](Of& of) { return put_blocks(out, of); };
   if (changed > 1) {
-    p_.addresses.learn(io_, {pages.data(), changed}, true, gas::AddressCache::PagesIn::none);
+    p_.addresses.learn(io_, {pages.data(), changed}, true, gas::AddressCache::PagesIn::sent_for);
     for (Of& of : of_pages()) go_on(of, out, send, PutState::send);
     for (const Of& of : of_pages()) {  // owner by owner
       if (of.put != PutState::send) continue;
@@ -142,15 +189,15 @@ void Fence::put() {
   for (Of& of : of_pages()) {
     go_on(of, out, send);
     if (of.put == PutState::kept) open_changed(of);
+    if (of.put == PutState::later) show_again(of);
   }
 }
 
 /// Drives the put to that state, or its end. Only to `send`: if it can begin without waiting for the page.
-/// The caller holds bits of the page, so one that this rank owns by now is not paged in: that would wait for
-/// room, and for these bits.
+/// The caller holds bits, so a page that is on SSD is not paged in: that would wait for room, and for bits.
 template <class Send>
 void Fence::go_on(Of& of, Outbox& out, const Send& send, PutState until) {
-  gas::Location own_location;
+  gas::Location on_ssd;
   while (of.put != until && of.put < PutState::put) {
     PutEvent event = PutEvent::done;
     switch (of.put) {
@@ -158,16 +205,18 @@ void Fence::go_on(Of& of, Outbox& out, const Send& send, PutState until) {
         if (until == PutState::send)
           of.use.emplace(p_.addresses, io_, of.page, gas::AddressCache::kOnlyHere);
         else
-          of.use.emplace(p_.addresses, io_, of.page, own_location);
+          of.use.emplace(p_.addresses, io_, of.page, on_ssd);
         of.use->is_diff();
-        event = own_location.tier != gas::Tier::dram ? PutEvent::on_ssd
-                : of.use->owner() == kNoRank         ? PutEvent::freed
-                                                     : PutEvent::begun;
+        event = on_ssd.tier != gas::Tier::dram
+                    ? of.use->owner() == p_.me() ? PutEvent::on_ssd : PutEvent::absent
+                : of.use->owner() == kNoRank ? PutEvent::freed
+                                             : PutEvent::begun;
         if (event != PutEvent::begun) of.use.reset();
         if (event == PutEvent::freed && until == PutState::send) return;
         break;
       case PutState::keep:
-        if (!p_.tiers->make_partial(io_, of.page, own_location)) event = PutEvent::moved;
+        if (!p_.tiers->make_partial(io_, of.page, on_ssd)) event = PutEvent::moved;
+        on_ssd = {};
         break;
       case PutState::send: event = send(of); break;
       case PutState::await:
@@ -177,7 +226,8 @@ void Fence::go_on(Of& of, Outbox& out, const Send& send, PutState until) {
       case PutState::note: sent_changes(of.page, of.changed); break;
       case PutState::end: of.use.reset(); break;
       case PutState::put:
-      case PutState::kept: break;
+      case PutState::kept:
+      case PutState::later: break;
     }
     of.put = next(of.put, event);
   }
@@ -187,8 +237,12 @@ void Fence::finish() noexcept {
   for (const Of& of : of_pages()) {
     for (std::size_t i = of.first; i < of.end; ++i) {
       const BlockState before = blocks_.before(block_[i]);
+      const bool is_put = of.put == PutState::put || !before.dirty();
+      if (!is_put && of.put == PutState::later) back_[back_count_++] = block_[i];
       blocks_.finish(block_[i], before,
-                     of.put == PutState::kept && before.dirty() ? become_owned(before) : after(i, before));
+                     is_put                      ? after(i, before)
+                     : of.put == PutState::later ? before
+                                                 : become_owned(before));
     }
   }
 }
@@ -200,6 +254,13 @@ void Fence::open_changed(const Of& of) noexcept {
   p_.sharing.mark(of.page);
   for (std::size_t i = of.first; i < of.end; ++i) {
     if (blocks_.state(block_[i]).dirty()) blocks_.protect({block_[i], 1}, Access::write);
+  }
+}
+
+/// The page is to be paged in first: V allows of its blocks that are changed what it did.
+void Fence::show_again(const Of& of) noexcept {
+  for (std::size_t i = of.first; i < of.end; ++i) {
+    if (const BlockState s = blocks_.state(block_[i]); s.dirty()) blocks_.protect({block_[i], 1}, s.access);
   }
 }
 
@@ -273,9 +334,8 @@ std::size_t Fence::put_changed(Outbox& out, Rank owner, std::uint64_t offset, co
 }
 
 /// A pinned, writable block stays so: its changes so far are put, and the twin becomes what was sent (rules 3
-/// and 10). Of a whole block all is put. True: nothing was put, since this rank owns the page, which is
-/// partial.
-bool Fence::put_live(BlockId b, const BlockStep& step) {
+/// and 10). Of a whole block all is put. kept: nothing was, since this rank owns the page, which is partial.
+PutState Fence::put_live(BlockId b, const BlockStep& step) {
   alignas(8) std::byte now[kBlockBytes];
   const std::uint64_t at = mem::offset_of(b);
   Of one{pages_.page_of(b), 0, 0, PutState::begin, 0, {}};
@@ -295,12 +355,8 @@ bool Fence::put_live(BlockId b, const BlockStep& step) {
     of.changed = changed ? gas::part_of(pages_.blocks_of(of.page), b) : 0;
     return PutEvent::sent;
   });
-  if (one.put == PutState::kept) {
-    p_.sharing.mark(one.page);
-    return true;
-  }
-  if (step.actions[1] == Action::refresh) f_.fetches_.refresh(io_, b, true);
-  return false;
+  if (one.put == PutState::kept) p_.sharing.mark(one.page);
+  return one.put;
 }
 
 }  // namespace kasane::dsm

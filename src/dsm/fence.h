@@ -9,9 +9,11 @@
 //
 // Each of the other pages is put separately: a put under way waits for nothing but its completion, so not for
 // the end of another page's move. A block whose access does not change (a pinned one; a whole one at an
-// acquire) takes its step at once and alone.
+// acquire) takes its step at once and alone. Blocks of a page that another rank has on SSD are given back as
+// they were, and taken again when that rank has paged it in.
 //
-// Thread safety: an object belongs to one thread. From add() to run() it holds busy bits, and waits for none.
+// Thread safety: an object belongs to one thread. From add() to run() it holds busy bits, and waits neither
+// for others nor for a page-in.
 #pragma once
 
 #include <array>
@@ -48,8 +50,8 @@ class Fence {
   bool add(BlockId);
   /// The block's step at once, waiting for its bit; before that, what was added.
   void wait_and_take(BlockId);
-  /// The claimed block's step.
-  void add(Held& one, const BlockStep&);
+  /// The claimed block's step, at once. False: its page had to be paged in, so it was given back as it was.
+  bool take(Held& one, const BlockStep&);
   void run();
 
  private:
@@ -66,8 +68,11 @@ class Fence {
 
   [[nodiscard]] std::span<Of> of_pages() noexcept { return {page_.data(), page_count_}; }
   [[nodiscard]] bool stays_open(BlockId, const BlockState&) noexcept;
+  bool try_take(BlockId, const BlockState&, bool open);
   void take(BlockId, const BlockState&, const BlockStep&, bool open);
   void act_alone(BlockId, const BlockStep&);
+  void let_all_go();
+  std::size_t page_in(std::array<BlockId, kMostBlocks>& again);
   [[nodiscard]] BlockState after(std::size_t i, const BlockState& before) const noexcept {
     return next(before, open_[i] ? BlockEvent::release_open : event_).after;
   }
@@ -75,7 +80,8 @@ class Fence {
   template <class Send>
   void go_on(Of&, Outbox&, const Send&, PutState until = PutState::put);
   void open_changed(const Of&) noexcept;
-  bool put_live(BlockId, const BlockStep&);
+  void show_again(const Of&) noexcept;
+  PutState put_live(BlockId, const BlockStep&);
   PutEvent put_blocks(Outbox&, Of&);
   std::size_t put_changed(Outbox&, Rank owner, std::uint64_t offset, const std::byte* bytes, std::byte* base,
                           bool open = false);
@@ -95,6 +101,8 @@ class Fence {
   std::array<bool, kMostBlocks> open_;  ///< V goes on allowing stores to it
   std::array<Of, kMostPages> page_;
   std::size_t block_count_ = 0, page_count_ = 0;
+  std::array<BlockId, kMostBlocks> back_;  ///< given back, until their pages are in DRAM
+  std::size_t back_count_ = 0;
 };
 
 }  // namespace kasane::dsm

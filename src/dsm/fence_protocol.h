@@ -6,11 +6,13 @@
 //   begin ──begun──▶ send ──sent──▶ await ──done──▶ note ──done──▶ end ──done──▶ put
 //    │ │ ▲            │ nothing       │ nothing                     ▲
 //    │ │ └─moved─┐    └───────────────┴─────────────────────────────┤
-//    │ └─on_ssd──▶ keep ──done──▶ kept                              │
+//    │ ├─on_ssd──▶ keep ──done──▶ kept                              │
+//    │ └─absent──▶ later                                            │
 //    └─freed────────────────────────────────────────────────────────┘
 //
 // begin before send: from then on the page's frame stays where it is, until end. await before note: whoever
-// is told of the change finds it at the owner.
+// is told of the change finds it at the owner. later: the rank that pages the page in may be waiting for a
+// page of this rank, and so for bits; so this one waits when it holds none, and claims the blocks again.
 #pragma once
 
 #include <cstdint>
@@ -34,15 +36,17 @@ enum class PutState : std::uint8_t {
   keep,   ///< the page is this rank's own, and on SSD: it becomes partial, if it is still there
   put,    ///< nothing is left to be done
   kept,   ///< nothing was put: the blocks become this rank's own
+  later,  ///< nothing was put: the blocks become what they were, until the page was paged in
 };
 
-enum class PutEvent : std::uint8_t { done, begun, freed, on_ssd, sent, nothing, moved };
+enum class PutEvent : std::uint8_t { done, begun, freed, on_ssd, absent, sent, nothing, moved };
 
 [[nodiscard]] constexpr PutState next(PutState state, PutEvent event) noexcept {
   switch (state) {
     case PutState::begin:
       return event == PutEvent::begun    ? PutState::send
              : event == PutEvent::on_ssd ? PutState::keep
+             : event == PutEvent::absent ? PutState::later
                                          : PutState::end;
     case PutState::send: return event == PutEvent::sent ? PutState::await : PutState::end;
     case PutState::await: return event == PutEvent::nothing ? PutState::end : PutState::note;
@@ -50,7 +54,8 @@ enum class PutEvent : std::uint8_t { done, begun, freed, on_ssd, sent, nothing, 
     case PutState::end: return PutState::put;
     case PutState::keep: return event == PutEvent::moved ? PutState::begin : PutState::kept;
     case PutState::put:
-    case PutState::kept: break;
+    case PutState::kept:
+    case PutState::later: break;
   }
   return state;
 }

@@ -88,51 +88,61 @@ Fetched Fetches::fetch(ThreadContext& ctx, BlockId b, const Held& held, bool byt
   return where;
 }
 
-/// For a block that is here: an acquire that begins meanwhile waits for its bit. False: there is no other
-/// owner. What is read becomes the twin, so it must be what the page will have when changes are put to it: an
-/// untouched page has no bytes, and is touched first.
+/// For a block that is here: an acquire that begins meanwhile waits for its bit. What is read becomes the
+/// twin, so it must be what the page will have when changes are put to it: an untouched page has no bytes,
+/// and is touched first.
 template <class Read>
-bool Fetches::read_again(comm::Blocking& io, PageId page, Untouched untouched_page, const Read& read) const {
+Fetches::Again Fetches::read_again(comm::Blocking& io, PageId page, Untouched untouched_page,
+                                   const Read& read) const {
   gas::AddressCache::Found found;
+  Again again = Again::same;
   const auto locate_it = [&] {
     for (;;) {
       found = p_.addresses.look(io, page);
-      if (found.owner == kNoRank || found.owner == p_.me()) return false;
       const bool untouched = gas::AddressCache::is_untouched(found);
-      if (untouched && untouched_page == Untouched::left) return false;
-      if (untouched && gas::Location::of(found.word).busy)
+      again = found.owner == kNoRank || found.owner == p_.me()    ? Again::own
+              : !untouched && gas::AddressCache::is_on_ssd(found) ? Again::absent
+                                                                  : Again::same;
+      if (again != Again::same || (untouched && untouched_page == Untouched::left)) return false;
+      if (!untouched) return true;
+      if (gas::Location::of(found.word).busy)
         io.waiter().pause();
-      else if (untouched)
-        p_.addresses.touch(io, page, gas::Location::of(found.word));
-      else if (gas::AddressCache::is_on_ssd(found))
-        p_.addresses.page_in(io, page, found.owner);
       else
-        return true;
+        p_.addresses.touch(io, page, gas::Location::of(found.word));
     }
   };
-  return read_as_reader(io, page, found, locate_it, read, [] { return false; }) == FetchState::fetched;
+  read_as_reader(io, page, found, locate_it, read, [] { return false; });
+  return again;
 }
 
-void Fetches::stay_reader(comm::Blocking& io, PageId page) const {
-  read_again(io, page, Untouched::touched, [](Rank) {});
+Fetches::Again Fetches::stay_reader(comm::Blocking& io, PageId page) const {
+  return read_again(io, page, Untouched::touched, [](Rank) {});
 }
 
 void Fetches::become_reader(comm::Blocking& io, PageId page) const {
-  read_again(io, page, Untouched::left, [](Rank) {});
+  while (read_again(io, page, Untouched::left, [](Rank) {}) == Again::absent) page_in(io, page);
 }
 
-void Fetches::refresh(comm::Blocking& io, BlockId b, bool twin) const {
-  const bool others_wrote = refresh(io, mem::offset_of(b), kBlockBytes, twin);
+void Fetches::page_in(comm::Blocking& io, PageId page) const {
+  const gas::Location where = p_.directory().lookup(io, page);
+  if (fetch_source(where, p_.me()) == Fetched::on_ssd_elsewhere)
+    p_.addresses.page_in(io, page, where.owner, where.word());
+}
+
+Fetches::Again Fetches::refresh(comm::Blocking& io, BlockId b, bool twin) const {
+  const Again again = refresh(io, mem::offset_of(b), kBlockBytes, twin);
   const PageId page = pages_.page_of(b);
-  if (p_.auto_relocator != nullptr && p_.auto_relocator->may_relocate(page))
-    p_.auto_relocator->used(page, others_wrote);
+  if (again != Again::absent && p_.auto_relocator != nullptr && p_.auto_relocator->may_relocate(page))
+    p_.auto_relocator->used(page, again == Again::changed);
+  return again;
 }
 
-bool Fetches::refresh(comm::Blocking& io, std::uint64_t offset, std::size_t bytes, bool twin) const {
+Fetches::Again Fetches::refresh(comm::Blocking& io, std::uint64_t offset, std::size_t bytes,
+                                bool twin) const {
   alignas(8) std::byte fresh[kBlockBytes];
-  if (!read_again(io, pages_.page_of(mem::block_of(offset)), Untouched::touched,
-                  [&](Rank owner) { io.read({owner, gas::kFrames, offset}, fresh, bytes); }))
-    return false;
+  const Again again = read_again(io, pages_.page_of(mem::block_of(offset)), Untouched::touched,
+                                 [&](Rank owner) { io.read({owner, gas::kFrames, offset}, fresh, bytes); });
+  if (again != Again::same) return again;
   std::byte* mine = p_.space.a(offset);
   std::byte* base = twin ? p_.space.t(offset) : mine;
   bool changed = false;
@@ -155,7 +165,7 @@ bool Fetches::refresh(comm::Blocking& io, std::uint64_t offset, std::size_t byte
     mine[i] = fresh[i];
     base[i] = fresh[i];
   }
-  return changed;
+  return changed ? Again::changed : Again::same;
 }
 
 }  // namespace kasane::dsm

@@ -25,8 +25,13 @@ void Fences::renew_bytes(ThreadContext& ctx, std::uint64_t offset, std::size_t b
   // after the change.
   if (!blocks_.cached().contains(mem::block_of(offset))) return;
   Held held(blocks_, mem::block_of(offset));
-  const BlockStep step = held.claim(ctx.io, 0, BlockEvent::renew);
-  if (step.verdict == Verdict::proceed) fetches_.refresh(ctx.io, offset, bytes, step.claimed.twin);
+  for (;;) {
+    const BlockStep step = held.claim(ctx.io, 0, BlockEvent::renew);
+    if (step.verdict != Verdict::proceed) return;
+    if (fetches_.refresh(ctx.io, offset, bytes, step.claimed.twin) != Fetches::Again::absent) return;
+    held.give_back();
+    fetches_.page_in(ctx.io, pages_.page_of(held[0]));
+  }
 }
 
 }  // namespace kasane::dsm

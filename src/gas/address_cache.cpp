@@ -161,7 +161,7 @@ Rank AddressCache::begin_put_here(comm::Blocking& io, PageId page, bool& counted
   }
 }
 
-Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted, Location* own_location) {
+Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted, Location* on_ssd) {
   if (alone()) return directory_.lookup(io, page).owner;
   Word& word = words_[raw(page)];
   bool hit = true;
@@ -183,7 +183,7 @@ Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted, Loc
     DirectoryAnswer asked{.entry = seen};
     ask(io, page, asked);
     Location where = Location::of(asked.word);
-    if (is_on_ssd_elsewhere(where) || (own_location == nullptr && is_on_ssd(where))) {
+    if (on_ssd == nullptr && is_on_ssd(where)) {
       asked.word = page_in(io, page, where.owner, asked.word);
       where = Location::of(asked.word);
     }
@@ -196,8 +196,8 @@ Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted, Loc
       touch(io, page, where);  // then an entry of it can be filled
       continue;
     }
-    if (own_location != nullptr && owned_on_ssd(where, transport_.rank())) {
-      *own_location = where;
+    if (on_ssd != nullptr && is_on_ssd(where)) {
+      *on_ssd = where;
       return where.owner;
     }
     // not busy: recalled, filled or moved meanwhile

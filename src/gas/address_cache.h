@@ -41,7 +41,7 @@ class PageIn {
     std::uint64_t word = 0;
   };
   /// Returns when each page was paged in by its owner, or moves. The caller holds no
-  /// use, and no bits but of blocks of a page that another rank owns.
+  /// use, and no bits: the owner may be waiting for a page of this rank, and so for these.
   virtual void page_in(comm::Blocking&, std::span<Request>) = 0;
   /// How many pages one caller may have paged in together; more would evict what has come. 0: probably none
   /// is on SSD.
@@ -164,11 +164,10 @@ class AddressCache {
    public:
     Put(AddressCache& cache, comm::Blocking& io, PageId page)
         : cache_(cache), page_(page), owner_(cache.begin_put(io, page, counted_, nullptr)) {}
-    /// For callers that hold bits of the page's blocks, for which paging in would wait: a page of this rank
-    /// that is not in DRAM is not paged in. Then there is no put under way, and `own_location` is where the
-    /// page was found; else that stays unchanged.
-    Put(AddressCache& cache, comm::Blocking& io, PageId page, Location& own_location)
-        : cache_(cache), page_(page), owner_(cache.begin_put(io, page, counted_, &own_location)) {}
+    /// For callers that hold bits, for which paging in may wait: a page that is not in DRAM is not paged in.
+    /// Then there is no put under way, and `on_ssd` is where the page was found; else that stays unchanged.
+    Put(AddressCache& cache, comm::Blocking& io, PageId page, Location& on_ssd)
+        : cache_(cache), page_(page), owner_(cache.begin_put(io, page, counted_, &on_ssd)) {}
     /// Counts a put only if the page's location is known here and the page is not moving; else owner() is
     /// kNoRank.
     Put(AddressCache& cache, comm::Blocking& io, PageId page, OnlyHere)
@@ -219,7 +218,7 @@ class AddressCache {
   /// Pages stay where they are: nothing need be counted.
   [[nodiscard]] bool alone() const noexcept { return page_in_ == nullptr && transport_.ranks() == 1; }
   void end_use(PageId) noexcept;
-  Rank begin_put(comm::Blocking&, PageId, bool& counted, Location* own_location);
+  Rank begin_put(comm::Blocking&, PageId, bool& counted, Location* on_ssd);
   Rank begin_put_here(comm::Blocking&, PageId, bool& counted);
   /// What the directory answers when this rank sets its bit in word 2 and reads word 0, in one round trip.
   /// entry: this rank's entry before.

@@ -101,7 +101,8 @@ class Coherence {
     Byte joined;       // waiting: did a round begin since it asked?
     Byte todo, later;  // blocks that the round has not seen; those it found busy
     Byte held;         // blocks in hand: of a page, or of a round, of which some are …
-    Byte unsent, opens, kept;  // … to be put, stay writable, have become its rank's own
+    Byte unsent, opens, kept;  // … to be put, stay writable, have become its rank's own,
+    Byte back;                 // … are given back, until their page is in DRAM. Asking: the block
     Byte dropping;             // own: 1: the owner refused; 2: its answer has brought the page
     Byte telling;              // a release's round: how far it is with the pages that it looks at
     Byte pages, now;           // those left; the one it is at
@@ -615,10 +616,19 @@ class Coherence {
     const auto done = [&] { emit(n, acts(a, action, s.actor[a].sub)); };
     const auto put_over = [&](dsm::PutState end) {
       if (end == dsm::PutState::put) return next_action(x);
+      if (end == dsm::PutState::later) return set_bits(x.back, 1u << x.block);
       x.found_own = kOwn;
       x.action = x.sub = 0;
     };
     Byte& prot = n.prot[x.at][x.block];
+    if (x.back != 0) {  // Fence::show_again, then finish
+      const auto access = Byte(before_claim(s, x.at, x.block).access);
+      if (prot == access)
+        give_back_and_ask(n, a);
+      else
+        prot = access;
+      return done();
+    }
     const bool blanks = event_of(x) == Event::blank;
     // word 0: while the bit is held the page stays where it is
     if (blanks && x.action == 0 && x.value == 0) {
@@ -912,7 +922,7 @@ class Coherence {
     Byte* twin = n.twin[x.at][x.block];
     const auto goes = [&](PutState state) {
       at = Byte(state);
-      if (state == PutState::put || state == PutState::kept) over(state);
+      if (state >= PutState::put) over(state);
       done();
     };
     const auto after = [&](PutEvent event) { goes(next(static_cast<PutState>(at), event)); };
@@ -924,7 +934,8 @@ class Coherence {
           x.owner = n.tier[p];
           return after(PutEvent::on_ssd);
         }
-        if (x.waking != kAwake || (asleep(n, p) && !without(tier_put_asleep))) return ask_holding(n, a, done);
+        if (x.waking != kAwake || (asleep(n, p) && !without(tier_put_asleep)))
+          return asks_holding(n, x) ? ask_holding(n, a, done) : after(PutEvent::absent);
         // until the page has moved
         if (n.recalled[p] && !asleep(n, p) && !without(r8_put_ignores_busy)) return;
         ++n.puts[p];
@@ -983,7 +994,8 @@ class Coherence {
         return after(PutEvent::done);
       }
       case PutState::put:
-      case PutState::kept: return;
+      case PutState::kept:
+      case PutState::later: return;
     }
   }
 
@@ -1295,6 +1307,7 @@ class Coherence {
       x.sub = Byte(dsm::HeldState::shown);
     const auto after = [&](Byte b) {
       const Block before = before_claim(n, x.at, b);
+      if (x.back & 1 << b) return before;
       const Event event = x.kept & 1 << b    ? Event::found_own
                           : x.opens & 1 << b ? Event::release_open
                           : flushing         ? Event::release
@@ -1315,16 +1328,26 @@ class Coherence {
         n.prot[x.at][b] = 2;
         return next_put(), done(), true;
       }
+      if (x.back & 1 << b) {  // Fence::show_again
+        n.prot[x.at][b] = Byte(before_claim(n, x.at, b).access);
+        return next_put(), done(), true;
+      }
       const bool live = (x.opens & 1 << b) != 0 && !without(open_unsent_twin),
                  all = word(n, x.at, b).whole && !without(whole_diffed);
       put_changes(n, a, x.action, live, all, done, [&](dsm::PutState end) {
         if (end == dsm::PutState::put) return next_put();
-        set_bits(x.kept, 1u << b);
+        set_bits(end == dsm::PutState::later ? x.back : x.kept, 1u << b);
         x.cell = x.value = 0;
       });
       return true;
     };
-    open_next(n, a, emit, after, [&] { x.opens = x.kept = 0; }, put);
+    const auto over = [&] {
+      x.opens = x.kept = 0;
+      if (x.back == 0) return;
+      set_bits(x.later, x.back);
+      ask_for(n, x, Byte(__builtin_ctz(x.back)));
+    };
+    open_next(n, a, emit, after, over, put);
   }
 
   /// That is a guess of the shipped code, so both are tried.
@@ -2030,18 +2053,45 @@ class Coherence {
       return true;
     }
     if (n.asked[owner] & 1 << p) return false;
-    x.waking = x.whom = 0;
+    x.waking = x.whom = x.back = 0;
     return true;
   }
-  /// AddressCache::find: may its owner's frame be read? Else the owner is asked, or it is waited for.
+  /// Fetches::page_in, by a worker that holds nothing.
+  void ask_for(State& n, Actor& x, Byte b) const {
+    const Byte p = page(b);
+    const bool elsewhere = asleep(n, p) && n.owner[p] != x.at;
+    x.back = elsewhere ? Byte(1 << b) : Byte{0};
+    x.waking = elsewhere ? kAsking : kAwake;
+    x.whom = elsewhere ? Byte(n.owner[p] + 1) : Byte{0};
+  }
+  /// Another rank has the block's page on SSD: its step is tried again when that has paged it in. Of a round
+  /// that holds other blocks, it is asked when it tries again.
+  void give_back_and_ask(State& n, Byte a) const {
+    Actor& x = n.actor[a];
+    const Byte b = x.block;
+    give_back(n, x.at, b);
+    x.acting = x.block = x.event = x.action = x.found_own = 0;
+    x.sub = x.cell = x.owner = x.value = 0;
+    clear_bits(x.room, 3);
+    if (x.round == 2) set_bits(x.later, 1u << b);
+    if (x.held == 0) ask_for(n, x, b);
+  }
+  /// Only where a rule is left out.
+  [[nodiscard]] bool asks_holding(const State& s, const Actor& x) const {
+    return without(tier_asked_holding) || (s.owner[page(x.block)] == x.at && without(tier_put_own_asleep));
+  }
+  /// May its owner's frame be read? Else the block is given back, or the page's move is waited for.
   bool wakes(State& n, Byte a, const auto& done) const {
-    const Byte p = page(n.actor[a].block);
-    if (n.actor[a].waking == kAwake && (n.tier[p] == 0 || !n.recalled[p] || without(tier_read_asleep)))
-      return true;
-    if (n.actor[a].waking != kAwake || asleep(n, p)) ask_holding(n, a, done);
+    const Actor& x = n.actor[a];
+    const Byte p = page(x.block);
+    if (x.waking == kAwake && (n.tier[p] == 0 || !n.recalled[p] || without(tier_read_asleep))) return true;
+    if (x.waking == kAwake && !asleep(n, p)) return false;
+    if (asks_holding(n, x)) return ask_holding(n, a, done), false;
+    give_back_and_ask(n, a);
+    done();
     return false;
   }
-  /// By a worker that holds the bit of a block of another rank's page.
+  /// By a worker that holds the block: only where a rule is left out.
   void ask_holding(State& n, Byte a, const auto& done) const {
     Actor& x = n.actor[a];
     if (x.waking == kAwake) {
@@ -2054,6 +2104,7 @@ class Coherence {
 
   [[nodiscard]] Byte page_of(const State& s, Byte a) const {
     const Instr& i = instr(s, a);
+    if (s.actor[a].back != 0) return page(Byte(__builtin_ctz(s.actor[a].back)));
     if (i.what == Do::keep) return s.actor[a].now;
     return i.what == Do::own || i.what == Do::hand_back ? i.block : page(i.block);
   }

@@ -44,7 +44,7 @@ enum class Mutation : Byte {
   tier_waits_again,
   blank_unprotected, blank_pinned, blank_untold,
   forgotten_untold,
-  tier_put_own_asleep,
+  tier_put_own_asleep, tier_asked_holding,
   parts_after_notice, parts_open_unsaid, parts_put_unsaid, parts_told_kept, parts_left_kept,
   parts_asked_still, parts_asked_ended_early, parts_asked_ended_late,
   ours_unnoted, ours_noted_late,

@@ -940,6 +940,19 @@ Named handed_over_a_whole() {
               {0, 1});
 }
 
+// Two ranks have changed and freed blocks of two pages of a third one, which hands each of them a page. The
+// release of each finds its own page and the other's, both on SSD.
+Named handed_a_twin_each() {
+  return kept(
+      {"two ranks with twins of two pages are handed one each",
+       {{{0, {store(0, 0, 1), discard(0, 1), store(1, 0, 1), discard(1, 1), set(1), see(0), release()}},
+         {1, {store(0, 1, 1), discard(0, 2), store(1, 1, 1), discard(1, 2), set(2), see(0), release()}},
+         {2, {see(1), see(2), hand_back(0, 0), hand_back(1, 1), set(0)}}},
+        {2, 2}},
+       2},
+      {5, 5});
+}
+
 // Memory is freed and allocated anew at its owner.
 Named reused_on_ssd() {
   return kept({"freed on SSD, allocated anew",
@@ -1192,15 +1205,43 @@ Named owned_on_ssd() {
 }
 
 std::vector<Named> kept_programs() {
-  return {back_in_part(),           in_part_under_puts(),    pinned_in_part(),     in_part_by_two(),
-          in_part_and_told(),       in_part_taken(),         blanked_in_part(),    blanked_and_pinned(),
-          in_part_and_moved(),      in_part_and_marked(),    asked_for_twice(),    asked_for_and_moved(),
-          watched_page_of_two(),    owned_on_ssd(),          evicted_owner(),      evicted_under_writer(),
-          evicted_under_puts(),     copies_dropped(),        both_kept(),          evicted_and_moved(),
-          evicted_at_both(),        handed_a_copy(),         handed_over_a_twin(), acquired_over_a_twin(),
-          pinned_over_a_twin(),     handed_over_a_whole(),   reused_on_ssd(),      evicted_and_told(),
-          evicted_and_told_twice(), evicted_watched(),       pinned_kept(),        refreshed_from_ssd(),
-          evicted_page_of_two(),    given_up_under_a_copy(), given_up_unmet(),     forgotten_under_a_copy(),
+  return {back_in_part(),
+          in_part_under_puts(),
+          pinned_in_part(),
+          in_part_by_two(),
+          in_part_and_told(),
+          in_part_taken(),
+          blanked_in_part(),
+          blanked_and_pinned(),
+          in_part_and_moved(),
+          in_part_and_marked(),
+          asked_for_twice(),
+          asked_for_and_moved(),
+          watched_page_of_two(),
+          owned_on_ssd(),
+          evicted_owner(),
+          evicted_under_writer(),
+          evicted_under_puts(),
+          copies_dropped(),
+          both_kept(),
+          evicted_and_moved(),
+          evicted_at_both(),
+          handed_a_copy(),
+          handed_over_a_twin(),
+          acquired_over_a_twin(),
+          handed_a_twin_each(),
+          pinned_over_a_twin(),
+          handed_over_a_whole(),
+          reused_on_ssd(),
+          evicted_and_told(),
+          evicted_and_told_twice(),
+          evicted_watched(),
+          pinned_kept(),
+          refreshed_from_ssd(),
+          evicted_page_of_two(),
+          given_up_under_a_copy(),
+          given_up_unmet(),
+          forgotten_under_a_copy(),
           forgotten_unmet()};
 }
 
@@ -1459,7 +1500,7 @@ Named open(Named n) {
 std::vector<Named> programs_begun_on_ssd() {
   std::vector<Named> all;
   for (Named n : kept_programs()) {
-    if (n.program.room[0] == 0 || n.program.fresh || n.program.watched) continue;
+    if (n.program.room[n.program.owner[0]] == 0 || n.program.fresh || n.program.watched) continue;
     n.name += ", begun on SSD";
     n.program.fresh = true;
     all.push_back(n);
@@ -1734,6 +1775,7 @@ std::vector<Mutant<Named, Mutation>> mutants() {
       {"tier_put_own_asleep_acquired", tier_put_own_asleep, acquired_over_a_twin(), Verdict::deadlock},
       {"tier_put_own_asleep_live", tier_put_own_asleep, pinned_over_a_twin(), Verdict::deadlock},
       {"tier_found_own_asleep", tier_put_own_asleep, handed_over_a_whole(), Verdict::deadlock},
+      {"tier_asked_holding", tier_asked_holding, handed_a_twin_each(), Verdict::deadlock},
       {"parts_after_notice", parts_after_notice, notice_taken_by_another()},
       {"parts_open_unsaid", parts_open_unsaid, two_of_two_told()},
       {"parts_open_unsaid_of_a_former_owner", parts_open_unsaid, stored_moved_and_put()},
