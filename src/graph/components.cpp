@@ -17,6 +17,7 @@
 #include "graph/beyond_dram.h"
 #include "graph/complaints.h"
 #include "graph/layout.h"
+#include "graph/member_part.h"
 #include "graph/sums.h"
 
 namespace kasane::graph {
@@ -82,14 +83,11 @@ struct Joining {
   std::uint64_t* count;
 };
 
-class Joiner {
+class Joiner : MemberPart {
  public:
   Joiner(const Joining& j, member& me) noexcept
-      : j_(j),
-        l_(j.l),
-        me_(me),
-        part_(l_.parts[me.rank()]),
-        base_(l_.first_of(me.rank())),
+      : MemberPart(j.l, me),
+        j_(j),
         forest_(j.forests[me.rank()]),
         touched_(j.touched[me.rank()]),
         told_(*j.told[me.rank()]) {}
@@ -246,10 +244,6 @@ class Joiner {
   }
 
   const Joining& j_;
-  const Layout& l_;
-  member& me_;
-  const Part& part_;
-  const vertex base_;
   const Forest forest_;
   std::uint64_t* const touched_;
   Told& told_;

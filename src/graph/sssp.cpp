@@ -20,6 +20,7 @@
 #include "graph/beyond_dram.h"
 #include "graph/complaints.h"
 #include "graph/layout.h"
+#include "graph/member_part.h"
 
 namespace kasane::graph {
 
@@ -129,16 +130,10 @@ struct Paths {
 };
 
 template <class W>
-class PathFinder {
+class PathFinder : MemberPart {
  public:
   PathFinder(const Paths<W>& p, member& me)
-      : p_(p),
-        l_(p.l),
-        me_(me),
-        part_(l_.parts[me.rank()]),
-        base_(l_.first_of(me.rank())),
-        length_(p.length[me.rank()]),
-        left_(p.left[me.rank()]) {
+      : MemberPart(p.l, me), p_(p), length_(p.length[me.rank()]), left_(p.left[me.rank()]) {
     for (auto& turn : outgoing_) turn.resize(l_.ranks);
   }
 
@@ -158,9 +153,7 @@ class PathFinder {
       if (bucket == Buckets::kNone) break;
     }
     me_.wait();
-    me_.deal(l_.block - l_.size_of(me_.rank()), l_.block, kChunk, [&](std::size_t row, std::size_t end) {
-      for (; row < end; ++row) p_.result[part_.caller[row]] = length_[row];
-    });
+    each_row([&](std::size_t row) { p_.result[part_.caller[row]] = length_[row]; });
     p_.too_long[me_.index()] = too_long_;
   }
 
@@ -280,8 +273,7 @@ class PathFinder {
   void receive() {
     std::vector<typename Paths<W>::Sent> sent(std::size_t{me_.rank_size()} * l_.ranks);
     std::vector<Way<W>> ways;
-    for (std::uint32_t i = 1; i < l_.ranks; ++i) {
-      const std::uint32_t r = (me_.rank() + i) % l_.ranks;
+    each_other_rank([&](std::uint32_t r) {
       fetch(sent.data(), p_.outgoing[turn_][r], sent.size());
       for (std::uint32_t w = 0; w < me_.rank_size(); ++w) {
         const auto& s = sent[std::size_t{w} * l_.ranks + me_.rank()];
@@ -291,14 +283,10 @@ class PathFinder {
           for (const Way<W>& way : ways) shorten(way.row, way.length);
         });
       }
-    }
+    });
   }
 
   const Paths<W>& p_;
-  const Layout& l_;
-  member& me_;
-  const Part& part_;
-  const vertex base_;
   W *const length_, *const left_;
   Buckets buckets_;
   std::vector<vertex> rows_, again_;
