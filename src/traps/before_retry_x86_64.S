@@ -67,19 +67,6 @@ kasane_before_retry:
         .cfi_endproc
         .size   kasane_before_retry, .-kasane_before_retry
 
-        .section .note.GNU-stack, "", @progbits
-
-#if defined(__CET__) && (__CET__ & 1)
-        .section .note.gnu.property, "a", @note
-        .p2align 3
-        .long   4                       // name size
-        .long   16                      // descriptor size
-        .long   5                       // NT_GNU_PROPERTY_TYPE_0
-        .asciz  "GNU"
-        .long   0xc0000002              // GNU_PROPERTY_X86_FEATURE_1_AND
-        .long   4
-        .long   1                       // IBT, not SHSTK
-        .long   0
-#endif
+#include "base/assembly_end.inc"
 
 #endif
