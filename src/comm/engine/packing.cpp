@@ -18,6 +18,14 @@ constexpr std::size_t kind_index(Pack::Kind k) noexcept { return static_cast<std
 
 std::uint32_t narrow(std::size_t bytes) noexcept { return static_cast<std::uint32_t>(bytes); }
 
+wire::Entry entry(wire::EntryKind kind, RemoteAddr at, std::uint32_t bytes, Element element = {}) noexcept {
+  return {.offset = at.offset,
+          .bytes = bytes,
+          .region = static_cast<std::uint8_t>(raw(at.region)),
+          .kind = kind,
+          .element = element};
+}
+
 }  // namespace
 
 /// Does it pay to share a message? Yes if the operation is small and something else of ours is outstanding
@@ -38,39 +46,22 @@ Engine::Core::PackResult Engine::Core::add_to_pack(const Command& c, Operation& 
     case Command::Kind::write: return add_write(op, c.remote, here, bytes);
     default: break;
   }
-  const auto region = static_cast<std::uint8_t>(raw(c.remote.region));
-  const wire::Entry data{.offset = c.remote.offset,
-                         .bytes = bytes,
-                         .region = region,
-                         .kind = wire::EntryKind::write,
-                         .element = {}};
-  const wire::Entry flag{.offset = c.transfer.flag_offset,
-                         .bytes = 8,
-                         .region = region,
-                         .kind = wire::EntryKind::flag,
-                         .element = {}};
+  const RemoteAddr flag_at{c.remote.rank, c.remote.region, c.transfer.flag_offset};
+  const wire::Entry flag = entry(wire::EntryKind::flag, flag_at, 8);
   return add_entry(
-      op, c.remote.rank, data, [&](std::byte* to) { copy_bytes(to, here, bytes); }, &flag, c.transfer.value);
+      op, c.remote.rank, entry(wire::EntryKind::write, c.remote, bytes),
+      [&](std::byte* to) { copy_bytes(to, here, bytes); }, &flag, c.transfer.value);
 }
 
 Engine::Core::PackResult Engine::Core::add_write(Operation& op, RemoteAddr at, const std::byte* from,
                                                  std::uint32_t bytes) noexcept {
-  const wire::Entry e{.offset = at.offset,
-                      .bytes = bytes,
-                      .region = static_cast<std::uint8_t>(raw(at.region)),
-                      .kind = wire::EntryKind::write,
-                      .element = {}};
-  return add_entry(op, at.rank, e, [&](std::byte* to) { copy_bytes(to, from, bytes); });
+  return add_entry(op, at.rank, entry(wire::EntryKind::write, at, bytes),
+                   [&](std::byte* to) { copy_bytes(to, from, bytes); });
 }
 
 Engine::Core::PackResult Engine::Core::add_accumulate(Operation& op, RemoteAddr at, const std::byte* from,
                                                       std::uint32_t bytes) noexcept {
-  const wire::Entry e{.offset = at.offset,
-                      .bytes = bytes,
-                      .region = static_cast<std::uint8_t>(raw(at.region)),
-                      .kind = wire::EntryKind::accumulate,
-                      .element = op.element};
-  return add_entry(op, at.rank, e,
+  return add_entry(op, at.rank, entry(wire::EntryKind::accumulate, at, bytes, op.element),
                    [&](std::byte* to) { scale_elements(op.element, op.scale, to, from, bytes); });
 }
 
