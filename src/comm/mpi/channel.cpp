@@ -208,7 +208,7 @@ bool Channel::pack(std::uint32_t node) noexcept {
     open = static_cast<std::uint16_t>(fresh);
     opened_.push_back(meaning.peer);  // reserved for every peer
     answer_head(buffer(fresh)) = {};
-    outgoing_[fresh] = {.peer = meaning.peer, .bytes = sizeof(AnswerHead), .bulk = {}};
+    outgoing_[fresh] = {.peer = meaning.peer, .bytes = sizeof(AnswerHead)};
   }
   if (meaning.about == AnswerStack<>::About::flow_control) {
     pending_answers_.take_flow_control(meaning.peer);  // close_answer() reads them
@@ -222,9 +222,7 @@ bool Channel::pack(std::uint32_t node) noexcept {
   }
   const Record record{
       .kind = meaning.about == AnswerStack<>::About::reply ? RecordKind::reply : RecordKind::operation,
-      .unused = 0,
       .slot = meaning.slot,
-      .bytes = 0,
       .value = pending_answers_.node(node).value};
   std::memcpy(buffer(open) + o.bytes, &record, sizeof(record));
   o.bytes += sizeof(record);

@@ -125,7 +125,7 @@ class MpiTransport final : public MailboxTransport, public Library::AtEnd {
   bool attentive(std::uint32_t peer, std::uint64_t now) const noexcept;
   void note_attention(std::uint32_t peer, std::uint64_t begin_ns, std::size_t bytes) noexcept;
   Draft draft(RemoteAddr at, MessageKind kind, std::uint64_t bytes, Completion*,
-              const RmaOperation& rest) noexcept;
+              RmaOperation rest = {}) noexcept;
   Post post(RemoteAddr at, const Draft&, std::size_t inline_bytes) noexcept;
   Bulk bulk_for(RemoteAddr at, const Draft&, Bulk::Way, std::byte* memory,
                 std::uint64_t bytes) const noexcept;
@@ -301,7 +301,7 @@ bool MpiTransport::through_window(std::uint32_t peer, std::size_t bytes, const C
 
 /// Takes a buffer and a slot, or neither.
 MpiTransport::Draft MpiTransport::draft(RemoteAddr at, MessageKind kind, std::uint64_t bytes,
-                                        Completion* completion, const RmaOperation& rest) noexcept {
+                                        Completion* completion, RmaOperation rest) noexcept {
   const std::uint32_t buffer = channel_->claim();
   if (buffer == IndexPool<>::kNone) return {};
   OpRing<>& ring = slots_[raw(at.rank)]->operations;
@@ -310,20 +310,15 @@ MpiTransport::Draft MpiTransport::draft(RemoteAddr at, MessageKind kind, std::ui
     channel_->release(buffer);
     return {};
   }
-  RmaOperation& op = ring.at(*position);
-  op = rest;
-  op.completion = completion;
+  rest.completion = completion;
+  rest.bytes = bytes;
+  ring.at(*position) = rest;
   channel_->head(buffer) = {.kind = kind,
-                            .op = AtomicOp::fetch_add,
-                            .width = Width::eight,
-                            .unused = 0,
                             .slot = ring.index(*position),
                             .name = static_cast<std::uint16_t>(raw(at.region)),
                             .bytes = bytes,
-                            .offset = at.offset,
-                            .first = 0,
-                            .second = 0};
-  channel_->outgoing(buffer) = {.peer = raw(at.rank), .bytes = sizeof(RequestHead), .bulk = {}};
+                            .offset = at.offset};
+  channel_->outgoing(buffer) = {.peer = raw(at.rank), .bytes = sizeof(RequestHead)};
   return {.buffer = buffer, .position = *position};
 }
 
@@ -369,8 +364,7 @@ Post MpiTransport::read(RemoteAddr from, void* to, std::size_t bytes, Completion
   }
   const bool small = bytes <= kInline;
   const Draft d =
-      draft(from, small ? MessageKind::read : MessageKind::bulk_read, bytes, completion,
-            {.completion = nullptr, .to = to, .result = nullptr, .bytes = bytes, .parts = 1, .fence = false});
+      draft(from, small ? MessageKind::read : MessageKind::bulk_read, bytes, completion, {.to = to});
   if (!d) return Post::again;
   if (!small) {
     Channel::Outgoing& o = channel_->outgoing(d.buffer);
@@ -402,9 +396,7 @@ Post MpiTransport::write(RemoteAddr to, const void* from, std::size_t bytes,
     }
     return write_by_message(to, from, bytes, false, 0, 0, completion);
   }
-  const Draft d = draft(
-      to, MessageKind::bulk_write, bytes, completion,
-      {.completion = nullptr, .to = nullptr, .result = nullptr, .bytes = bytes, .parts = 1, .fence = false});
+  const Draft d = draft(to, MessageKind::bulk_write, bytes, completion);
   if (!d) return Post::again;
   Channel::Outgoing& o = channel_->outgoing(d.buffer);
   o.bytes = 0;
@@ -420,13 +412,7 @@ Post MpiTransport::write_by_message(RemoteAddr to, const void* from, std::size_t
                                  : (notify ? MessageKind::bulk_write_notify : MessageKind::bulk_write);
   // Bulk: two parts. The data has left, and the owner says that it has arrived. Until the first, the MPI uses
   // the buffer.
-  const Draft d = draft(to, kind, bytes, completion,
-                        {.completion = nullptr,
-                         .to = nullptr,
-                         .result = nullptr,
-                         .bytes = bytes,
-                         .parts = static_cast<std::uint8_t>(small ? 1 : 2),
-                         .fence = false});
+  const Draft d = draft(to, kind, bytes, completion, {.parts = static_cast<std::uint8_t>(small ? 1 : 2)});
   if (!d) return Post::again;
   RequestHead& head = channel_->head(d.buffer);
   head.first = flag_offset;
@@ -454,9 +440,7 @@ Post MpiTransport::atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std
   check_aligned(at.offset, bytes);
   std::byte* word = here(at, bytes);
   if (own(at.rank)) return atomic_here(op, word, operand, compare, result, width);
-  const Draft d = draft(
-      at, MessageKind::atomic, bytes, completion,
-      {.completion = nullptr, .to = nullptr, .result = result, .bytes = bytes, .parts = 1, .fence = false});
+  const Draft d = draft(at, MessageKind::atomic, bytes, completion, {.result = result});
   if (!d) return Post::again;
   RequestHead& head = channel_->head(d.buffer);
   head.op = op;
@@ -473,8 +457,7 @@ Post MpiTransport::fence(Rank target, Completion* completion) noexcept {
   if (ring.idle()) return Post::done;
   const auto position = ring.claim();
   if (!position) return Post::again;
-  ring.at(*position) = {
-      .completion = completion, .to = nullptr, .result = nullptr, .bytes = 0, .parts = 1, .fence = true};
+  ring.at(*position) = {.completion = completion, .fence = true};
   ring.publish(*position);
   fences_.fetch_add(1, std::memory_order_release);  // release: a thread that sees the count sees the fence
   return Post::pending;
@@ -493,19 +476,14 @@ Post MpiTransport::post_message(Rank to, MessageKind kind, HandlerId id, std::sp
   const std::uint32_t buffer = channel_->claim();
   if (buffer == IndexPool<>::kNone) return Post::again;
   channel_->head(buffer) = {.kind = kind,
-                            .op = AtomicOp::fetch_add,
-                            .width = Width::eight,
-                            .unused = 0,
                             .slot = static_cast<std::uint16_t>(slot),
                             .name = static_cast<std::uint16_t>(raw(id)),
                             .bytes = payload.size(),
-                            .offset = 0,
-                            .first = stamp,
-                            .second = 0};
+                            .first = stamp};
   if (!payload.empty())
     std::memcpy(channel_->buffer(buffer) + sizeof(RequestHead), payload.data(), payload.size());
-  channel_->outgoing(buffer) = {
-      .peer = raw(to), .bytes = static_cast<std::uint32_t>(sizeof(RequestHead) + payload.size()), .bulk = {}};
+  channel_->outgoing(buffer) = {.peer = raw(to),
+                                .bytes = static_cast<std::uint32_t>(sizeof(RequestHead) + payload.size())};
   channel_->push(buffer);
   channel_->kick();
   return Post::done;
@@ -732,19 +710,15 @@ bool MpiTransport::answer_read(std::uint32_t peer, const RequestHead& head) noex
   const std::uint32_t buffer = channel_->claim_answer();
   if (buffer == IndexPool<>::kNone) return false;
   const AnswerHead answer{.credits = 0, .rings = 0, .records = 1};
-  const Record record{.kind = RecordKind::data,
-                      .unused = 0,
-                      .slot = head.slot,
-                      .bytes = static_cast<std::uint32_t>(head.bytes),
-                      .value = 0};
+  const Record record{
+      .kind = RecordKind::data, .slot = head.slot, .bytes = static_cast<std::uint32_t>(head.bytes)};
   std::byte* to = channel_->buffer(buffer);
   std::memcpy(to, &answer, sizeof(answer));
   std::memcpy(to + sizeof(answer), &record, sizeof(record));
   std::memcpy(to + sizeof(answer) + sizeof(record), from, head.bytes);
   channel_->outgoing(buffer) = {
       .peer = peer,
-      .bytes = static_cast<std::uint32_t>(sizeof(answer) + sizeof(record) + padded(head.bytes)),
-      .bulk = {}};
+      .bytes = static_cast<std::uint32_t>(sizeof(answer) + sizeof(record) + padded(head.bytes))};
   channel_->push(buffer);
   return true;
 }

@@ -23,13 +23,13 @@
 namespace kasane::comm::mpi {
 
 struct RmaOperation {
-  Completion* completion;
-  void* to;               ///< read: where the data goes
-  std::uint64_t* result;  ///< atomic: where the old value goes, or null
-  std::uint64_t bytes;    ///< read: how many bytes are expected
+  Completion* completion = nullptr;
+  void* to = nullptr;               ///< read: where the data goes
+  std::uint64_t* result = nullptr;  ///< atomic: where the old value goes, or null
+  std::uint64_t bytes = 0;          ///< read: how many bytes are expected
   /// events that must still happen; only the gate's holder changes it once published
-  std::uint8_t parts;
-  bool fence;
+  std::uint8_t parts = 1;
+  bool fence = false;
 };
 
 template <class Atomics = StdAtomics>

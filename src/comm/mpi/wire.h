@@ -41,15 +41,15 @@ enum class MessageKind : std::uint8_t {
 
 struct RequestHead {
   MessageKind kind;
-  AtomicOp op;
-  Width width;
-  std::uint8_t unused;
-  std::uint16_t slot;    ///< of the poster's operation or reply; its answer names it
-  std::uint16_t name;    ///< handler or region
-  std::uint64_t bytes;   ///< of the data, which is inline or in bulk
-  std::uint64_t offset;  ///< in the region
-  std::uint64_t first;   ///< operand | flag offset | the request's stamp
-  std::uint64_t second;  ///< compare | flag value
+  AtomicOp op = AtomicOp::fetch_add;
+  Width width = Width::eight;
+  std::uint8_t unused = 0;
+  std::uint16_t slot;        ///< of the poster's operation or reply; its answer names it
+  std::uint16_t name;        ///< handler or region
+  std::uint64_t bytes;       ///< of the data, which is inline or in bulk
+  std::uint64_t offset = 0;  ///< in the region
+  std::uint64_t first = 0;   ///< operand | flag offset | the request's stamp
+  std::uint64_t second = 0;  ///< compare | flag value
 };
 
 struct AnswerHead {
@@ -62,10 +62,10 @@ enum class RecordKind : std::uint8_t { operation, reply, data };
 
 struct Record {
   RecordKind kind;
-  std::uint8_t unused;
+  std::uint8_t unused = 0;
   std::uint16_t slot;
-  std::uint32_t bytes;  ///< data only: what follows, padded to 8
-  std::uint64_t value;  ///< the old value of an atomic, or the reply
+  std::uint32_t bytes = 0;  ///< data only: what follows, padded to 8
+  std::uint64_t value = 0;  ///< the old value of an atomic, or the reply
 };
 
 static_assert(sizeof(RequestHead) == 40 && sizeof(AnswerHead) == 8 && sizeof(Record) == 16);
