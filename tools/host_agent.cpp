@@ -10,7 +10,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <CLI/App.hpp>
 #include <cstdio>
@@ -215,7 +214,8 @@ class Agent {
     c.exchange->receive();
     Head head;
     std::string bytes;
-    while (c.exchange->next(head, bytes)) run_.send(head.kind, c.rank, bytes);
+    while (c.exchange->next(head, bytes))
+      if (head.kind == Head::kMine || head.kind == Head::kLeft) run_.send(head.kind, c.rank, bytes);
     if (c.exchange->ended()) c.exchange.reset();
   }
 

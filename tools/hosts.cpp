@@ -169,11 +169,10 @@ class HostsJob {
   }
 
   void take(Host& host, const Head& head, const std::string& bytes) {
+    if (head.rank >= ranks_) return;
     switch (head.kind) {
       case Head::kMine: return exchange(head.rank, bytes);
-      case Head::kLeft:
-        if (head.rank < ranks_) joined_[head.rank] = false;
-        return;
+      case Head::kLeft: joined_[head.rank] = false; return;
       case kOutput: return print(head.rank, 0, bytes);
       case kErrors: return print(head.rank, 1, bytes);
       case kEnded: return rank_ended(host, head.rank, std::atoi(bytes.c_str()));
@@ -187,7 +186,6 @@ class HostsJob {
 
   /// When all have come, every rank gets what all have.
   void exchange(std::uint32_t rank, const std::string& bytes) {
-    if (rank >= ranks_) return;
     if (attaching_ && hosts_[0].left != ranks_ && !ending_) {
       say("rank " + std::to_string(rank) + " joins a job of which ranks have ended");
       return fail(1);
@@ -208,7 +206,6 @@ class HostsJob {
   }
 
   void print(std::uint32_t rank, int which, const std::string& bytes) {
-    if (rank >= ranks_) return;
     std::FILE* const to = which == 0 ? stdout : stderr;
     if (!options_.tag_output) {
       std::fwrite(bytes.data(), 1, bytes.size(), to);

@@ -78,7 +78,7 @@ std::unique_ptr<OutOfBand> out_of_band_by_agent(OwnedFd socket, Rank rank, std::
 
 void tell_agent_of_leaving(int socket, Rank rank) noexcept {
   const AgentMessage left{.kind = AgentMessage::kLeft, .rank = raw(rank), .bytes = 0};
-  static_cast<void>(::send(socket, &left, sizeof left, MSG_NOSIGNAL));  // if it has gone, nobody asks
+  static_cast<void>(::send(socket, &left, sizeof left, MSG_NOSIGNAL));  // where none is, nobody asks
 }
 
 }  // namespace kasane::comm

@@ -27,7 +27,7 @@ struct AgentMessage {
   enum : std::uint32_t {
     kMine = 1,  ///< from a rank: its bytes
     kAll,       ///< to a rank: for each rank the number of its bytes, a std::uint64_t, and they
-    kLeft,      ///< from a rank that had attached: it has detached
+    kLeft,      ///< from a rank that attaches: it has detached, or all were refused
     kFirstOfAgents,
   };
 };
@@ -35,7 +35,7 @@ struct AgentMessage {
 /// socket: to the agent of this host.
 std::unique_ptr<OutOfBand> out_of_band_by_agent(OwnedFd socket, Rank rank, std::uint32_t ranks);
 
-/// AgentMessage::kLeft, by an attached rank.
+/// AgentMessage::kLeft. Without an agent (socket: -1) nothing.
 void tell_agent_of_leaving(int socket, Rank rank) noexcept;
 
 }  // namespace kasane::comm

@@ -41,7 +41,7 @@ std::atomic<std::uint32_t> g_attachments = 0;
 
 std::optional<comm::Job> g_job;  ///< of one rank, whose descriptors are closed at the end
 
-void close_own_job() {
+void close_own_job() noexcept {
   if (g_job) comm::close_job(*g_job);
   g_job.reset();
 }
@@ -64,7 +64,11 @@ int agent_socket() noexcept {
   return socket < 0 ? -1 : ::fcntl(socket, F_DUPFD_CLOEXEC, 0);
 }
 
-bool g_joined_by_agent = false;  ///< the last attach
+/// No rank waits for this one.
+void leave_job() noexcept {
+  close_own_job();
+  comm::tell_agent_of_leaving(place_by_agent().agent, place_by_agent().rank);
+}
 
 /// Rows of the table that mean user-level threads, or what ranks of one image have in common.
 Result<Options> options_of_attached() {
@@ -122,7 +126,7 @@ Result<comm::Job> prepare(const Mpi& mpi, Options& options) {
   }
   here = agree(mpi, job ? *job : comm::Job{}, here);
   if (here) return job;
-  close_own_job();
+  leave_job();
   return fail(Errc::invalid_argument, here.error().message);
 }
 
@@ -168,8 +172,7 @@ Result<void> join(const Mpi& mpi, Options options, comm::Job job) {
   const std::string name = mpi != nullptr ? std::string(mpi->name()) : std::string();
   KASANE_TRY(prepare_thread(job.rank));
   KASANE_TRY(detach_at_finalize(mpi));
-  g_joined_by_agent = mpi == nullptr && job.launcher == comm::Launcher::mpi;
-  if (g_joined_by_agent) job.agent = agent_socket();
+  if (mpi == nullptr) job.agent = agent_socket();
   auto runtime = Runtime::attach(std::move(options), std::move(job), mpi);
   KASANE_TRY(runtime);
   g_attached = runtime->release();
@@ -195,7 +198,9 @@ Result<void> attach(const char* mpi, const void* communicator) {
   set_calls(Calls::passed);
   auto joined = join(*library, std::move(*options), std::move(*job));
   leave_runtime(joined ? Calls::caught : Calls::open);
-  if (joined || joined.error().code != Errc::invalid_argument) return joined;
+  if (joined) return joined;
+  close_own_job();
+  if (joined.error().code != Errc::invalid_argument) return joined;
   return fail(Errc::unsupported, joined.error().message);  // ranks have begun
 }
 
@@ -210,8 +215,7 @@ void detach() noexcept {
   set_calls(Calls::passed);
   g_attached->detach();
   delete std::exchange(g_attached, nullptr);
-  close_own_job();
-  if (g_joined_by_agent) comm::tell_agent_of_leaving(place_by_agent().agent, place_by_agent().rank);
+  leave_job();
   // the range stays known: for messages
   set_process({.space_base = process().space_base, .space_bytes = process().space_bytes});
   leave_runtime(Calls::open);
