@@ -43,14 +43,7 @@
 #include "runtime/rank/hidden.h"
 #include "runtime/rank/process_state.h"
 
-using kasane::runtime::bring_memory_of;
-using kasane::runtime::call_of;
-using kasane::runtime::calls_are_wrapped;
-using kasane::runtime::concerns_descriptors;
-using kasane::runtime::in_user_code;
-using kasane::runtime::OwnDescriptors;
-using kasane::runtime::waits_without_worker;
-using kasane::runtime::wrapped;
+using namespace kasane::runtime;  // NOLINT(google-build-using-namespace): for the functions below
 
 /// Defines the symbol `name`. call: its number, and the kernel's arguments.
 #define KASANE_WRAP(...) KASANE_WRAP_BY(KASANE_NOTHING, , __VA_ARGS__)

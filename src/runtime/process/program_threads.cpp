@@ -32,11 +32,7 @@
 
 #if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
 
-using kasane::runtime::BoundEvent;
-using kasane::runtime::BoundThreads;
-using kasane::runtime::CancelEvent;
-using kasane::runtime::Cancellation;
-using kasane::runtime::Deadline;
+using namespace kasane::runtime;  // NOLINT(google-build-using-namespace): for the functions below
 
 namespace {
 

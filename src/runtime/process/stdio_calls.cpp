@@ -27,18 +27,7 @@
 
 using kasane::kNoRank;
 using kasane::Rank;
-using kasane::runtime::call_checked;
-using kasane::runtime::call_in_point;
-using kasane::runtime::call_of;
-using kasane::runtime::call_there;
-using kasane::runtime::calls_are_wrapped;
-using kasane::runtime::directory_elsewhere;
-using kasane::runtime::finish_call;
-using kasane::runtime::g_streams;
-using kasane::runtime::make_wrapped_call;
-using kasane::runtime::stream_elsewhere;
-using kasane::runtime::wait_for_input;
-using kasane::runtime::waits_without_worker;
+using namespace kasane::runtime;  // NOLINT(google-build-using-namespace): for the functions below
 
 /// Defines the symbol `name`: a function that is made at the rank `where`. after(result) is what is returned.
 #define KASANE_CALL(name, where, stream, result, parameters, arguments, after)                \
