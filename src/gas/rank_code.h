@@ -26,8 +26,8 @@ class RankCode {
     const std::uint32_t most = (bits / 2) * (bits - bits / 2);
     together_ = (ranks + most - 1) / most;
     const std::uint32_t names = (ranks + together_ - 1) / together_;
-    while ((high_ + 1) * (low_ = bits - high_ - 1) < names) ++high_;
-    ++high_;
+    for (high_ = 1; high_ * (bits - high_) < names;) ++high_;
+    low_ = bits - high_;
   }
 
   /// The bits of a rank.
