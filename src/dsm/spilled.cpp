@@ -14,8 +14,6 @@
 // window in 512 KiB, the first of a background read, has its bytes but is invisible: a thread that gets there
 // faults, without waiting, and starts the next background reads.
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <bitset>
 #include <cstring>
 #include <optional>
@@ -193,18 +191,16 @@ void Tiering::start_read(ThreadContext& ctx, BackgroundRead& background) {
   background.view = {&p_.engine,
                      {background.first, kWindowBlocks},
                      background.wanted_for == BlockEvent::load ? Access::read : Access::write};
-  std::uint64_t bytes = 0;
-  for (const mem::SpillRange& range : background.ranges) bytes += range.bytes;
-  const std::size_t runs = background.ranges.size();
-  // relaxed: for a counter
-  const bool beside = runs != 0 && reads_under_way_.fetch_add(1, std::memory_order_relaxed) != 0;
-  if (runs != 0) background.traced.emplace(&ctx.counters, TraceKind::read_back, bytes);
-  if (runs != 0 && tiers_->submit(background)) {
-    count(ctx.counters.bytes_read_back, bytes);
-    if (beside || runs > 1) count(ctx.counters.reads_together, runs);
-    return;
-  }
-  if (runs != 0) {
+  if (const std::size_t runs = background.ranges.size(); runs != 0) {
+    const std::uint64_t bytes = mem::bytes_of(background.ranges);
+    // relaxed: for a counter
+    const bool beside = reads_under_way_.fetch_add(1, std::memory_order_relaxed) != 0;
+    background.traced.emplace(&ctx.counters, TraceKind::read_back, bytes);
+    if (tiers_->submit(background)) {
+      count(ctx.counters.bytes_read_back, bytes);
+      if (beside || runs > 1) count(ctx.counters.reads_together, runs);
+      return;
+    }
     background.traced->cancel();  // as read() has it
     reads_under_way_.fetch_sub(1, std::memory_order_relaxed);
     tiers_->read(ctx.io, background.ranges, background.view);

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bitset>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -189,9 +188,7 @@ void Tiers::start_eviction(comm::Blocking& io, std::span<const PageId> pages, bo
     for (std::uint64_t at = range.offset; at < range.offset + range.bytes; at += mem::kBlockBytes)
       as_stored_->forget(mem::block_of(at));
   }
-  std::uint64_t bytes = 0;
-  for (const mem::SpillRange& range : d.ranges) bytes += range.bytes;
-  d.traced.emplace(io.counters(), TraceKind::spill, bytes);
+  d.traced.emplace(io.counters(), TraceKind::spill, mem::bytes_of(d.ranges));
   d.batch.emplace(mem::SpillOp::write, space_.a(0), d.ranges);
   writes_->issue(*d.batch);
 }
@@ -473,8 +470,7 @@ Tiers::Lane& Tiers::take_lane(comm::Blocking& io) noexcept {
 }
 
 void Tiers::read(comm::Blocking& io, std::span<mem::SpillRange> ranges, const mem::View& view, Caller who) {
-  std::uint64_t bytes = 0;
-  for (const mem::SpillRange& range : ranges) bytes += range.bytes;
+  const std::uint64_t bytes = mem::bytes_of(ranges);
   const Traced traced(io.counters(), TraceKind::read_back, bytes);
   mem::SpillBatch batch(space_.a(0), ranges, view);
   Lane& lane = take_lane(io);

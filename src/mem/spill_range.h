@@ -33,6 +33,12 @@ class SpillRanges {
   std::size_t n_ = 0;
 };
 
+[[nodiscard]] inline std::uint64_t bytes_of(std::span<const SpillRange> ranges) noexcept {
+  std::uint64_t bytes = 0;
+  for (const SpillRange& range : ranges) bytes += range.bytes;
+  return bytes;
+}
+
 /// Makes the last range longer where `more` begins at its end; else adds it. ranges: SpillRanges or a vector.
 template <class Ranges>
 void append(Ranges& ranges, SpillRange more) {
