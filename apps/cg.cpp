@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Conjugate gradients with a random sparse matrix: in every iteration each rank reads what it needs of a
 // vector that all write, and all agree on sums.
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>

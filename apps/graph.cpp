@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <kasane/graph.hpp>
-#include <limits>
 #include <optional>
 #include <string>
 #include <utility>

@@ -4,9 +4,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <memory>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "common/command_line.h"

@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
-#include <string>
 #include <vector>
 
 #include "base/options_cli.h"

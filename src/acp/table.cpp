@@ -2,8 +2,6 @@
 #include "acp/table.h"
 
 #include <cstring>
-#include <memory>
-#include <string>
 
 namespace kasane::acp {
 namespace {

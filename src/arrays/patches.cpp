@@ -7,7 +7,6 @@
 #include <cstring>
 #include <kasane/array_layout.hpp>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "arrays/boxes.h"

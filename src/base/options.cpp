@@ -12,7 +12,6 @@
 #include <cstdlib>
 #include <iterator>
 
-#include "base/assert.h"
 #include "base/environment.h"
 #include "base/nearest.h"
 #include "base/text_table.h"

@@ -2,7 +2,6 @@
 #include "dsm/race_check.h"
 
 #include <array>
-#include <cstring>
 
 #include "base/counters.h"
 #include "comm/batch.h"

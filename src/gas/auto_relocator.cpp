@@ -6,7 +6,6 @@
 
 #include <bit>
 #include <ctime>
-#include <string>
 
 #include "base/memory_file.h"
 #include "gas/regions.h"

@@ -18,7 +18,6 @@
 #include <kasane/team.hpp>
 #include <memory>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "graph/layout.h"

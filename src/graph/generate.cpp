@@ -6,7 +6,6 @@
 #include <kasane/graph.hpp>
 #include <kasane/team.hpp>
 #include <type_traits>
-#include <utility>
 
 #include "graph/layout.h"
 #include "graph/random_steps.h"

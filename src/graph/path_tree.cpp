@@ -6,7 +6,6 @@
 //
 // The check follows Graph500's rules: those for distances (sssp.cpp); the parents form a tree; a vertex and
 // its parent are joined by an edge that makes up the difference of their distances.
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <kasane/graph.hpp>

@@ -2,7 +2,6 @@
 #include "mem/arming.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace kasane::mem {
 

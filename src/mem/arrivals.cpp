@@ -3,7 +3,6 @@
 
 #include <sys/mman.h>
 
-#include <string>
 #include <utility>
 
 #include "base/memory_file.h"

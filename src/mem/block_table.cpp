@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <string>
 #include <utility>
 
 #include "base/assert.h"

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <utility>
 
 #include "mem/spill_engine.h"
 #include "mem/spill_threads.h"

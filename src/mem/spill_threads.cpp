@@ -11,7 +11,6 @@
 #include <atomic>
 #include <bit>
 #include <cerrno>
-#include <utility>
 #include <vector>
 
 #include "base/assert.h"

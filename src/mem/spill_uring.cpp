@@ -5,9 +5,7 @@
 #include <sched.h>
 
 #include <cerrno>
-#include <cstring>
 #include <functional>
-#include <utility>
 
 #include "base/assert.h"
 #include "base/renumbered.h"

@@ -26,7 +26,6 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <optional>

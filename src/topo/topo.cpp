@@ -15,7 +15,6 @@
 #include <memory>
 #include <optional>
 #include <set>
-#include <thread>
 #include <tuple>
 
 #include "base/options.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ult/context.h"
 
-#include <cerrno>
 #include <cstddef>
 
 namespace {

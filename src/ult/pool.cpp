@@ -6,9 +6,7 @@
 #include "ult/pool.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <new>
 #include <stdexcept>

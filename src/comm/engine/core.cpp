@@ -6,9 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <string>
 
 #include "base/assert.h"
 #include "base/full_fence.h"

@@ -3,9 +3,7 @@
 // fail on one rank alone ends in agree().
 #include "comm/session/session.h"
 
-#include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "base/assert.h"
 #include "base/memory_file.h"

@@ -22,7 +22,6 @@
 #include "runtime/language/held_mutexes.h"
 #include "runtime/language/program_memory.h"
 #include "runtime/process/bound_threads.h"
-#include "runtime/process/forks.h"
 #include "runtime/process/stream_formats.h"
 #include "runtime/rank/job_counters.h"
 #include "runtime/rank/process_state.h"

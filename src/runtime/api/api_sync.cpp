@@ -6,7 +6,6 @@
 // Thread safety: as the header says.
 #include <kasane/kasane.h>
 #include <cerrno>
-#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <exception>

@@ -15,7 +15,6 @@
 // ready on that worker. So a user-level thread lets others run now and then (kRest).
 //
 // Thread safety: each call from any thread, also before the runtime begins and after it has ended.
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>

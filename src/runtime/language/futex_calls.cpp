@@ -20,7 +20,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstdint>
 #include <limits>
 #include <utility>

@@ -9,7 +9,6 @@
 #include <atomic>
 #include <bit>
 #include <cstring>
-#include <span>
 
 #include "base/call_selector.h"
 #include "comm/requests.h"

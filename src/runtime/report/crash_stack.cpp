@@ -16,7 +16,6 @@
 #include <unwind.h>
 
 #include <cstring>
-#include <initializer_list>
 
 #include "base/call_selector.h"
 #include "base/throw_site.h"

@@ -2,7 +2,6 @@
 #include "runtime/report/mixing_check.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "runtime/rank/crash_text.h"
 #include "runtime/rank/warn.h"

@@ -4,7 +4,6 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <bit>
 #include <exception>
 
 #include "base/clock.h"
