@@ -11,7 +11,6 @@
 #include <memory>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/full_fence.h"
 #include "ult/controls.h"
 #include "ult/idle_workers.h"

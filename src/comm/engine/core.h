@@ -18,7 +18,6 @@
 
 #include <atomic>
 #include <memory>
-#include <span>
 
 #include "comm/engine/accumulate.h"
 #include "comm/engine/flush_epochs.h"

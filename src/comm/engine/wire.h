@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
-#include <type_traits>
 
 #include "comm/engine/engine.h"
 

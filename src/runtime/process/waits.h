@@ -13,8 +13,6 @@
 
 #include <sys/types.h>
 
-#include <cstdint>
-
 #include "traps/caught_calls.h"
 
 namespace kasane::runtime {

@@ -22,7 +22,6 @@
 #include "gas/give_service.h"
 #include "gas/heap.h"
 #include "gas/sharing.h"
-#include "mem/engines.h"
 #include "mem/space.h"
 #include "runtime/rank/call_memory.h"
 #include "runtime/rank/job_counters.h"
