@@ -3,8 +3,8 @@
 // such calls keeps its worker for ever, and what it polls for may be a thread that is ready there.
 //
 // Thread safety: any OS thread; where no user-level thread runs nothing happens. The caller holds nothing
-// that another thread could wait for, and uses nothing afterwards that belongs to the OS thread. Cost: a
-// decrement.
+// that another thread could wait for but what stays() tells of, and uses nothing afterwards that belongs to
+// the OS thread. Cost: a decrement.
 #pragma once
 
 #include "ult/pool.h"

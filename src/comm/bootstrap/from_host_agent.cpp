@@ -26,12 +26,13 @@ class ByAgent final : public OutOfBand {
     text += mine;
     KASANE_TRY(move(POLLOUT, text.data(), text.size()));
     KASANE_TRY(move(POLLIN, reinterpret_cast<char*>(&head), sizeof head));
+    if (head.kind != AgentMessage::kAll) return broken();
     text.resize(head.bytes);
     KASANE_TRY(move(POLLIN, text.data(), text.size()));
     std::vector<std::string> all;
     for (std::string_view rest = text; all.size() < ranks_;) {
       std::uint64_t bytes = 0;
-      if (head.kind != AgentMessage::kAll || rest.size() < sizeof bytes) return broken();
+      if (rest.size() < sizeof bytes) return broken();
       std::memcpy(&bytes, rest.data(), sizeof bytes);
       rest.remove_prefix(sizeof bytes);
       if (rest.size() < bytes) return broken();

@@ -26,9 +26,10 @@ const char* init(std::uint32_t* rank, std::uint32_t* ranks) {
   pmix_value_t* size = nullptr;
   if (const char* why = text_of(PMIx_Get(&job, PMIX_JOB_SIZE, nullptr, 0, &size))) return why;
   *rank = g_self.rank;
+  const bool fits = size->type == PMIX_UINT32;
   *ranks = size->data.uint32;
   PMIX_VALUE_RELEASE(size);
-  return nullptr;
+  return fits ? nullptr : "a size of the job of another type";
 }
 
 const char* begin(const char* key, const char* data, std::size_t bytes) {
