@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The distributed array: what it is, its patches, this rank's part."""
 import functools
+from multiprocessing.reduction import ForkingPickler
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from ._job import _need
 from ._progress import Pass
 
 _SLAB = 4 << 20  # bytes of what is put at once of a scalar
-_GATHERED = 64 << 20  # bytes that numpy.asarray copies unasked
+_GATHERED = 64 << 20  # bytes that numpy.asarray and pickle copy unasked
 _LETTERS = {"int32": "i", "int64": "l", "float32": "f", "float64": "d", "complex64": "F", "complex128": "D"}
 
 
@@ -143,10 +144,13 @@ class Array(Operand):
         return self.copy()
 
     def __reduce__(self):
-        raise TypeError(
-            "a kasane.Array is not pickled, since its elements are at all ranks: pickle a.gather(), or "
-            "a.save(path)"
-        )
+        """All elements, which the calling rank reads; an array of them is made by all ranks, as by array()."""
+        if self.nbytes > _GATHERED:
+            raise TypeError(
+                f"kasane: an array of {self.nbytes} bytes is not pickled, since a pickle has all elements in "
+                "one process's memory: kasane.save(path, a), and kasane.load(path); or pickle a.gather()"
+            )
+        return _unpickled, (self.gather(), self.how)
 
     # ---- patches ----
 
@@ -414,6 +418,19 @@ def _checked(values, dtype, large=False):
 def _format(dtype):
     return memoryview(np.empty(1, dtype)).format
 
+
+def _unpickled(values, how):
+    import kasane
+    return kasane.array(values, **how)
+
+
+def not_for_a_process(array):
+    """What multiprocessing does of an array. A process that cannot load what it is sent ends without a word."""
+    raise TypeError(f"kasane: {array!r} for another process, which has no part in the job: give it a.gather(), "
+                    "or what kasane.save wrote")
+
+
+ForkingPickler.register(Array, not_for_a_process)
 
 # The functions of whole arrays, which import Array from here.
 from . import _indexing  # noqa: E402

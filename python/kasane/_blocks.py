@@ -145,6 +145,15 @@ class Lazy(Operand):
     def __array__(self, *_, **__):
         raise TypeError("a lazy expression: kasane.evaluate makes an array of it")
 
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, _):
+        return evaluate(self)
+
+    def __reduce__(self):
+        raise TypeError(f"kasane: {self!r} is not pickled: kasane.evaluate makes an array of it")
+
     def into(self, low, high, view):
         """view = the elements of the box."""
         if self._into:

@@ -18,16 +18,17 @@ import threading
 import time
 import types
 import weakref
+from multiprocessing.reduction import ForkingPickler
 
 import numpy as np
 
 from . import _blocks, _command, _info, _job, _progress, _wire
-from ._array import Array
+from ._array import Array, not_for_a_process
 from ._errors import Error
 
 # Calls of an array that one rank does for itself.
 _BY_ONE = ("get", "put", "accumulate", "fetch_add", "gather", "item", "__array__", "__bool__", "__int__",
-           "__float__", "__complex__", "__index__")
+           "__float__", "__complex__", "__index__", "__reduce__")
 _ALONE = 10.0  # seconds in which ranks answer after one has failed
 
 
@@ -93,16 +94,15 @@ class Remote(np.lib.mixins.NDArrayOperatorsMixin):
     def __deepcopy__(self, _):
         return self.copy()
 
-    __reduce__ = Array.__reduce__
-
 
 def _own(name):
     return lambda self, *arguments: self._method(name, *arguments)
 
 
 for _name in ("__array__", "__bool__", "__int__", "__float__", "__complex__", "__index__", "__contains__",
-              "__copy__", "__pow__"):
+              "__copy__", "__pow__", "__reduce__"):
     setattr(Remote, _name, _own(_name))
+ForkingPickler.register(Remote, not_for_a_process)
 
 
 def _ufunc(ufunc, method, inputs, options):

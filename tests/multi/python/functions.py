@@ -233,12 +233,41 @@ def python():
     assert len(a) == 2 and [list(row) for row in a] == [[0, 1, 2], [3, 4, 5]]
     for twin in (copy.copy(a), copy.deepcopy(a)):
         same(twin, a.gather(), "a copy")
-    refused(TypeError, "a.gather()", lambda: pickle.dumps(a))
+    pickled()
     assert "int64 (2, 3)" in repr(a) and (4 in a) and (9 not in a)
     assert kasane.__version__.count(".") == 2
     with contextlib.redirect_stdout(io.StringIO()) as text:
         kasane.show_config()
     assert kasane.__version__ in text.getvalue() and "libkasane.so" in text.getvalue()
+
+
+def pickled():
+    """One rank reads all elements; all make an array that is distributed in the same way."""
+    random = np.random.default_rng(5)
+    for x, how in ((random.random((7, 5)), {"tiles": (2, 3)}), (np.arange(6, dtype="int16"), {}),
+                   (random.random((4, 4)).astype("complex64"), {"blocks": (2, 2), "ghosts": 1}),
+                   (np.array(2.5), {}), (np.zeros((0, 3), bool), {}), (np.float16(random.random(9)), {})):
+        a = kasane.array(x, **how)
+        for protocol in (2, pickle.HIGHEST_PROTOCOL):
+            both, twin = pickle.loads(pickle.dumps([a, a], protocol))
+            assert both is twin and both is not a and isinstance(both, kasane.Array) and both.tile == a.tile
+            assert both.how == a.how and both.dtype == x.dtype
+            same(both, x, f"a pickle of {x.dtype} {x.shape}")
+        a.fill(1)
+        same(both, x, "an array that was loaded has elements of its own")
+    kasane.barrier()
+    if kasane.rank() == 0:  # the others do not wait
+        assert len(pickle.dumps(a)) > a.nbytes
+    kasane.barrier()
+    large = kasane.empty((64 << 20) // 8 + 1)
+    refused(TypeError, "kasane.save(path, a)", lambda: pickle.dumps(large))
+    x = kasane.lazy(a) + 1
+    refused(TypeError, "kasane.evaluate", lambda: pickle.dumps(x))
+    assert copy.copy(x) is x
+    twin = copy.deepcopy(x)
+    a.fill(5)
+    same(twin, np.full(a.shape, 2, a.dtype), "a deep copy of an expression")
+    del large
 
 
 def beyond():

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processes and threads of a program that has joined a job, by every rank: `processes.py`."""
 import multiprocessing
+import multiprocessing.pool
 import os
+import pickle
 import threading
 import time
 
@@ -19,7 +21,8 @@ def refused_in_child(_):
     said = []
     for f in (lambda: ARRAYS[0][3], lambda: ARRAYS[0].sum(), lambda: ARRAYS[0].put(3, 1),
               lambda: kasane.ones(5), kasane.barrier,
-              kasane.detach, lambda: ARRAYS[0].local, lambda: ARRAYS[0].update_ghosts()):
+              kasane.detach, lambda: ARRAYS[0].local, lambda: ARRAYS[0].update_ghosts(),
+              lambda: pickle.dumps(ARRAYS[0]), lambda: pickle.loads(PICKLES[0])):
         try:
             f()
             said.append("not refused")
@@ -29,25 +32,42 @@ def refused_in_child(_):
     return said
 
 
-def alone(_):
+def alone(pickled):
     """A new process is a job of its own, of one rank."""
-    return kasane.ranks(), float(kasane.ones(5).sum())
+    return kasane.ranks(), float(kasane.ones(5).sum()), float(pickle.loads(pickled).sum())
 
 
-ARRAYS = []
+def array_of(_):
+    """What a process cannot send."""
+    return kasane.ones(5)
+
+
+def not_sent(pool):
+    """Neither as an argument nor as a result: in words, and without an end to wait for."""
+    for f, argument in ((norm, ARRAYS[0]), (array_of, 0)):
+        try:
+            pool.apply_async(f, (argument,)).get(60)
+            raise AssertionError("not refused")
+        except (TypeError, multiprocessing.pool.MaybeEncodingError) as e:
+            assert "for another process" in str(e), e
+
+
+ARRAYS, PICKLES = [], []
 
 
 def processes():
     x = np.arange(5.0)
     ARRAYS.append(kasane.ones((60, 50), ghosts=1))
+    PICKLES.append(pickle.dumps(ARRAYS[0]))
     with multiprocessing.get_context("fork").Pool(2) as pool:
         assert pool.map_async(norm, [x] * 4).get(60) == [norm(x)] * 4
         for said in pool.map_async(refused_in_child, range(2)).get(60):
-            assert said == [True] * 8, said
+            assert said == [True] * 10, said
     assert ARRAYS[0].sum() == 3000
     for method in ("spawn", "forkserver"):
         with multiprocessing.get_context(method).Pool(2) as pool:
-            assert pool.map_async(alone, range(2)).get(60) == [(1, 5.0)] * 2
+            assert pool.map_async(alone, PICKLES * 2).get(60) == [(1, 5.0, 3000.0)] * 2
+            not_sent(pool)
     assert (ARRAYS[0] + 1).sum() == 6000
 
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from multiprocessing.reduction import ForkingPickler
 
 import numpy as np
 
@@ -98,7 +99,14 @@ def used():
     m = kasane.open_memmap(path, "w+", float, (4, 5))
     m[...] = a
     assert np.array_equal(np.load(path), a.gather()) and m.path == path and m[1, 1] == a[1, 1]
-    refused(TypeError, "a.gather()", lambda: pickle.dumps(a))
+    twin, again = pickle.loads(pickle.dumps([a, a]))
+    assert twin is again and isinstance(twin, kasane.Array) and twin.tile == (2, 2) and twin.dtype == float
+    assert np.array_equal(twin.gather(), a.gather())
+    twin += 1
+    assert np.array_equal(twin.gather(), a.gather() + 1)
+    large = kasane.empty((64 << 20) // 8 + 1)
+    refused(TypeError, "kasane.save(path, a)", lambda: pickle.dumps(large))
+    refused(TypeError, "for another process", lambda: ForkingPickler.dumps(a))
     refused(AttributeError, "which this process is not", lambda: a.local)
     refused(AttributeError, "no attribute 'spam'", lambda: a.spam)
     kasane.barrier()
