@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python package beside NumPy: `python3 python_peers.py SECTION FOLDER [TURNS]`, or on several ranks by
-`kasane run --attach -n 2 -- python3 python_peers.py …`. Give OPENBLAS_NUM_THREADS=1.
+"""The Python package beside NumPy: `python3 python_peers.py SECTION FOLDER [TURNS [MIB [cold]]]`, or on
+several ranks by `kasane run --attach -n 2 -- python3 python_peers.py …`. Give OPENBLAS_NUM_THREADS=1.
 
   core    256 MiB in memory            NumPy
   small   ten elements; the import     NumPy
-  files   256 MiB in .npy files        np.memmap; the page cache has them
-  beyond  128 MiB with 64 MiB of memory: np.memmap, where need be by blocks; the page cache has them
+  files   256 MiB in .npy files        np.memmap; where need be by blocks
+  beyond  arrays of 128 MiB with a quarter of that in memory: the same
+  order   a sort of those              np.sort of a map
   product of matrices of 128 MiB with 96 MiB of memory: NumPy's in memory
 
+MIB: of files, beyond and order. The page cache has the files; cold: it has none when a turn begins.
+
 Files are in FOLDER. Rank 0 does the peer's part alone, all ranks ours, in turns. Prints medians of the time
-on the clock and of all ranks' processor time, in ms (small: in us), and what is ours over the peer's.
+on the clock, less that in which the thread waited for a processor that others had, and of all ranks'
+processor time, in ms (small: in us), and what is ours over the peer's.
 """
+import mmap
 import os
 import struct
 import subprocess
@@ -25,6 +30,9 @@ from kasane import _core
 MIB = 1 << 20
 SECTION, FOLDER = sys.argv[1], sys.argv[2]
 TURNS = int(sys.argv[3]) if len(sys.argv) > 3 else 5
+SIZE = int(sys.argv[4]) if len(sys.argv) > 4 else 256 if SECTION == "files" else 128
+COLD = "cold" in sys.argv
+MAPS = []
 
 
 def processor():
@@ -33,12 +41,33 @@ def processor():
     return sum(struct.unpack("d", b)[0] for b in _core.allgather(mine))
 
 
+def drop():
+    """The page cache has none of the files, which it keeps while they are in a process's page tables."""
+    for m in MAPS:
+        m.madvise(mmap.MADV_DONTNEED)
+    kasane.barrier()
+    for name in os.listdir(FOLDER) if kasane.rank() == 0 else ():
+        if name.startswith("peers-"):
+            with open(os.path.join(FOLDER, name), "rb+") as file:
+                os.fsync(file.fileno())
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def waited():
+    """Seconds in which this thread could have run, and others did."""
+    with open("/proc/thread-self/schedstat", encoding="ascii") as file:
+        return int(file.read().split()[1]) / 1e9
+
+
 def timed(f, times, here):
-    before, begin = processor(), time.perf_counter()
+    if COLD:
+        drop()
+    kasane.barrier()
+    before, begin = processor(), time.perf_counter() - waited()
     if here:
         for _ in range(times):
             f()
-    taken = time.perf_counter() - begin
+    taken = time.perf_counter() - waited() - begin
     return np.array([taken, processor() - before]) / times
 
 
@@ -96,7 +125,9 @@ def in_files(names, shape):
             made = np.lib.format.open_memmap(path, "w+", float, shape)
             made[...] = np.random.default_rng(k).random(shape)
     kasane.barrier()
-    return paths, [np.load(p, mmap_mode="r+") for p in paths]
+    maps = [np.load(p, mmap_mode="r+") for p in paths]
+    MAPS.extend(m._mmap for m in maps)
+    return paths, maps
 
 
 def by_blocks(f, x, *more):
@@ -106,8 +137,9 @@ def by_blocks(f, x, *more):
 
 
 def files():
-    paths, (x, y, z) = in_files("abc", (32 * MIB,))
+    paths, (x, y, z) = in_files("abc", (SIZE * MIB // 8,))
     a, b, c = (kasane.open_memmap(p, "r+") for p in paths)
+    MAPS.extend(m._source._mmap for m in (a, b, c))
 
     def add():
         for _ in by_blocks(lambda p, q, r: np.add(p, q, out=r), x, y, z):
@@ -126,23 +158,38 @@ def files():
 
 
 def beyond():
-    n = 4096
-    paths, (x, z) = in_files("ab", (n, n))
-    a, other = kasane.load(paths[0], tiles=(512, 512)), z.reshape(-1)
-    line = kasane.reshape(a, -1)
+    n = int((SIZE * MIB // 8) ** .5) // 512 * 512
+    paths, (x, y, z) = in_files("abc", (n, n))
+    a, b, c = (kasane.load(p, tiles=(512, 512)) for p in paths)
 
     def transpose():
         for i in range(0, n, 512):
             for j in range(0, n, 512):
                 z[j:j + 512, i:i + 512] = x[i:i + 512, j:j + 512].T
 
-    def sort():
-        other[:] = x.reshape(-1)
-        other.sort()
+    def add():
+        for _ in by_blocks(lambda p, q, r: np.add(p, q, out=r), *(v.reshape(-1) for v in (x, y, z))):
+            pass
 
-    row("a.T copied", transpose, lambda: a.T)
-    row("sort", sort, lambda: kasane.sort(line))
     row("sum", x.sum, a.sum)
+    row("std", x.std, a.std)
+    row("a + b, out=", add, lambda: np.add(a, b, out=c))
+    row("((a - b) ** 2).sum()",
+        lambda: sum(by_blocks(lambda p, q: ((p - q) ** 2).sum(), x.reshape(-1), y.reshape(-1))),
+        lambda: ((kasane.lazy(a) - b) ** 2).sum())
+    row("a.T copied", transpose, lambda: a.T)
+    return paths
+
+
+def order():
+    paths, (x, z) = in_files("ab", (SIZE * MIB // 8,))
+    a = kasane.load(paths[0], tiles=1 << 18)
+
+    def sort():
+        z[:] = x
+        z.sort()
+
+    row("sort", sort, lambda: kasane.sort(a))
     return paths
 
 
@@ -154,7 +201,7 @@ def product():
     assert np.allclose(c[7], z[7])
 
 
-DRAM = {"beyond": "64M", "product": "96M"}.get(SECTION)
+DRAM = {"beyond": f"{SIZE // 4}M", "order": f"{SIZE // 4}M", "product": "96M"}.get(SECTION)
 kasane.attach(**({"dram": DRAM, "spill": FOLDER} if DRAM else {}))
 if kasane.rank() == 0:
     print(f"{SECTION}, {kasane.ranks()} ranks: peer's time, processor time; ours; ours over the peer's")

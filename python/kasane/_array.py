@@ -144,7 +144,7 @@ class Array(Operand):
         return self.copy()
 
     def __reduce__(self):
-        """All elements, which the calling rank reads; an array of them is made by all ranks, as by array()."""
+        """All elements, which the calling rank reads; all ranks make an array of them, as by array()."""
         if self.nbytes > _GATHERED:
             raise TypeError(
                 f"kasane: an array of {self.nbytes} bytes is not pickled, since a pickle has all elements in "
@@ -425,9 +425,9 @@ def _unpickled(values, how):
 
 
 def not_for_a_process(array):
-    """What multiprocessing does of an array. A process that cannot load what it is sent ends without a word."""
-    raise TypeError(f"kasane: {array!r} for another process, which has no part in the job: give it a.gather(), "
-                    "or what kasane.save wrote")
+    """What multiprocessing pickles by: one that cannot load what it is sent ends, and nobody is told."""
+    raise TypeError(f"kasane: {array!r} for another process, which has no part in the job: give it "
+                    "a.gather(), or what kasane.save wrote")
 
 
 ForkingPickler.register(Array, not_for_a_process)

@@ -88,6 +88,13 @@ def _checked_integer(d, entry, extent):
         ) from None
 
 
+def fits(mask, shape):
+    """Whether a mask is for the first dimensions; one without elements may be for those along some, as
+    NumPy's."""
+    return len(shape) >= mask.ndim and all(m in (n, 0) for m, n in zip(mask.shape, shape)) and \
+        (mask.size == 0 or mask.shape == tuple(shape[:mask.ndim]))
+
+
 def _arrays(index, shape):
     """The entries of an index, with arrays of integers for masks; None: it has neither arrays nor newaxis."""
     entries, advanced = [], False
@@ -98,7 +105,7 @@ def _arrays(index, shape):
                 d = sum(e is not None and e is not Ellipsis for e in entries)
                 if Ellipsis in [e for e in entries if e is Ellipsis]:
                     d = len(shape) - entry.ndim
-                if entry.shape != tuple(shape[d:d + entry.ndim]):
+                if not fits(entry, shape[d:]):
                     raise IndexError(f"kasane: a mask of shape {entry.shape} for dimensions of {shape}")
                 entries += np.nonzero(entry)
                 continue
@@ -177,6 +184,10 @@ def _within(d, column, extent):
 def parse(index, shape):
     """The Box, or the Stepped, or the Elements that index, as NumPy reads it, means in an array of this
     shape."""
+    if isinstance(index, (bool, np.bool_)) or getattr(index, "shape", None) == () and index.dtype == bool:
+        if not index:
+            return Elements(np.empty((0, max(1, len(shape))), np.int64), (0, *shape))
+        index = None
     arrays = _arrays(index, shape)
     if arrays is not None:
         return _anywhere(arrays if shape else (0, *arrays), shape or (1,))

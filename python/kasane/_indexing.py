@@ -9,7 +9,7 @@ from ._array import Array
 from ._blocks import PIECE, Lazy, Operand, broadcast_shape, distribution, elements, evaluate, finished, lazy
 from ._blocks import pieces, share, text, together
 from ._errors import ArgumentError
-from ._index import ranges
+from ._index import fits, ranges
 
 
 def has_arrays(index):
@@ -27,10 +27,16 @@ def select(x, index):
     ):
         entries = entries[:-1]
     if len(entries) == 1 and entries[0].dtype == bool:
-        mask, = entries
+        from ._manipulation import reshape
+        mask = evaluate(entries[0])
         if mask.shape == x.shape:
             return _compressed(x, mask)
         _check_mask(x, mask)
+        if mask.ndim == 0 and mask:
+            return reshape(x, (1, *x.shape))
+        if mask.size == 0 or mask.ndim == 0:
+            shape = (0, *x.shape[mask.ndim:])
+            return Array(shape, x.dtype, **distribution(shape, x.leaves))
         entries = nonzero(mask)
     return _at(x, _integers(entries))
 
@@ -47,12 +53,14 @@ def assign(x, index, values):
                                       values.shape == ()):
             return _put_where(x, mask, values)
         _check_mask(x, mask)
+        if mask.ndim == 0:
+            return _assign_section(x, ..., values) if mask else None
         entries = nonzero(mask)
     _scatter(x, _integers(entries), values)
 
 
 def _check_mask(x, mask):
-    if mask.shape != x.shape[:mask.ndim]:
+    if not fits(mask, x.shape):
         raise IndexError(f"kasane: a mask of shape {mask.shape} for an array of shape {x.shape}")
 
 

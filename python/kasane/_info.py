@@ -12,10 +12,10 @@ from . import _core
 __array_api_version__ = "2024.12"
 __version__ = _core.version()
 
-bool, float16, float32, float64 = (np.dtype(n) for n in ("bool", "float16", "float32", "float64"))
-int8, int16, int32, int64 = (np.dtype(n) for n in ("int8", "int16", "int32", "int64"))
-uint8, uint16, uint32, uint64 = (np.dtype(n) for n in ("uint8", "uint16", "uint32", "uint64"))
-complex64, complex128 = np.dtype("complex64"), np.dtype("complex128")
+bool, float16, float32, float64 = np.bool_, np.float16, np.float32, np.float64
+int8, int16, int32, int64 = np.int8, np.int16, np.int32, np.int64
+uint8, uint16, uint32, uint64 = np.uint8, np.uint16, np.uint32, np.uint64
+complex64, complex128 = np.complex64, np.complex128
 e, inf, nan, newaxis, pi = np.e, np.inf, np.nan, None, np.pi
 
 _KINDS = {"bool": "b", "signed integer": "i", "unsigned integer": "u", "integral": "iu", "real floating": "f",
@@ -23,7 +23,7 @@ _KINDS = {"bool": "b", "signed integer": "i", "unsigned integer": "u", "integral
 
 
 def _type(x):
-    return x.dtype if hasattr(x, "dtype") else x
+    return x if isinstance(x, type) or not hasattr(x, "dtype") else x.dtype
 
 
 def can_cast(from_, to, casting="safe"):

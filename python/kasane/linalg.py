@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Linear algebra, as numpy.linalg and the Array API standard name it.
 
-Products are computed by all ranks together. Factorisations, inverses, solutions and eigenvalues are NumPy's,
-of each matrix by one rank, in whose memory it has to fit: many small matrices are dealt to the ranks. But
-qr and svd of a tall matrix may be larger.
+Products are computed by all ranks together. cholesky, inv, qr and solve of one large matrix are, too, and it
+may be larger than memory (_panels); so are qr and svd of a tall one. All else is NumPy's, of each matrix by
+one rank, in whose memory it has to fit: many small matrices are dealt to the ranks.
 """
 import math
 from collections import namedtuple
 
 import numpy as np
 
-from . import _core
+from . import _core, _panels
 from ._array import Array
-from ._blocks import Lazy, Operand, counted, distribution, evaluate, finished, lazy, meter, pieces, slices
-from ._blocks import text, together
-from ._creation import asarray, zeros
+from ._blocks import Lazy, Operand, counted, distribution, evaluate, finished, lazy, meter, pieces
+from ._blocks import pointwise, slices, text, together
+from ._creation import asarray, eye, zeros
 from ._errors import ArgumentError
 from ._linalg import diagonal, matmul, norm, outer, tensordot, trace, vecdot, vector_norm
-from ._manipulation import matrix_transpose
+from ._manipulation import matrix_transpose, reshape
 
 __all__ = [
     "cholesky", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "matmul", "matrix_norm",
@@ -79,6 +79,10 @@ def _each(call, f, arrays, values=()):
 
 def cholesky(x, upper=False):
     """The lower, or the upper triangles whose products with their conjugate transposes are x. Collective."""
+    if _is_large(x, True):
+        lower = _panels.cholesky(x)
+        return evaluate(pointwise(np.conjugate, [matrix_transpose(lower)])) if upper else lower
+
     def f(a):
         a = np.linalg.cholesky(a)
         return a.conj().T if upper else a
@@ -103,6 +107,8 @@ def eigvalsh(x):
 
 def inv(x):
     """Inverses. Collective."""
+    if _is_large(x, True):
+        return solve(x, eye(len(x), dtype=_panels.dtype_of(x), **distribution(x.shape, x.leaves, x.chunks)))
     return _each("inv", np.linalg.inv, [(x, 2)])
 
 
@@ -140,10 +146,13 @@ def pinv(x, rtol=None):
 def qr(x, mode="reduced"):
     """(Q, R): orthonormal columns and upper triangles whose products are x. Collective.
 
-    A large matrix that is tall is cut into blocks of rows, which are dealt to the ranks.
+    A large matrix that is tall is cut into blocks of rows, which are dealt to the ranks; others are cut into
+    panels of columns.
     """
     if mode == "reduced" and _is_tall(x):
         return QRResult(*_tall_qr(evaluate(x)))
+    if mode in ("reduced", "complete") and _is_large(x):
+        return QRResult(*_panels.qr(x, mode == "complete"))
     return QRResult(*_each("qr", lambda a: tuple(np.linalg.qr(a, mode)), [(x, 2)], (mode,)))
 
 
@@ -151,6 +160,12 @@ def _is_tall(x):
     """Whether its blocks of rows are matrices that are much smaller, and themselves tall."""
     return isinstance(x, Operand) and x.ndim == 2 and x.dtype.char in "fdFD" and x.nbytes > _BLOCK and \
         16 * x.shape[1] ** 2 * x.dtype.itemsize <= _BLOCK
+
+
+def _is_large(x, square=False):
+    """Whether it is one matrix, of which a rank is to have panels alone."""
+    return isinstance(x, Operand) and x.ndim == 2 and x.nbytes > _BLOCK and x.dtype.char not in "e" and \
+        (not square or x.shape[0] == x.shape[1])
 
 
 def _tall_qr(x):
@@ -190,6 +205,11 @@ def slogdet(x):
 
 def solve(x1, x2):
     """What x1 is multiplied by to give x2, a vector or matrices. Collective."""
+    if _is_large(x1, True) and x2.ndim in (1, 2) and x2.shape[0] == x1.shape[0]:
+        x2 = x2 if isinstance(x2, Operand) else asarray(x2)
+        b = x2 if x2.ndim == 2 else reshape(x2, (-1, 1))
+        made = _panels.solve(x1, b, _panels.dtype_of(x1, x2))
+        return made if x2.ndim == 2 else reshape(made, (-1,))
     return _each("solve", np.linalg.solve, [(x1, 2), (x2, 1 if x2.ndim == 1 else 2)])
 
 

@@ -344,7 +344,7 @@ def errors():
     refused(IndexError, "outside of its 10", lambda: a[np.array([2**64 - 1], "uint64"), [0]])
     refused(IndexError, "outside of its 20", lambda: a[[0], [-21]])
     for mask in (True, False, np.True_):
-        refused(IndexError, "is no index", lambda: a[mask])
+        refused(IndexError, "is no index", lambda: a[3, mask])
         refused(IndexError, "is no index", lambda: a.put((3, mask), 1))
     refused(ValueError, "broadcast", lambda: a.put(np.s_[0:2], np.zeros(3)))
     refused(TypeError, "complex128", lambda: a.put(..., 1j * np.ones((10, 20))))

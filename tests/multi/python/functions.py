@@ -10,7 +10,7 @@ import time
 import numpy as np
 
 import kasane
-from kasane import _core, _progress, _sorting, linalg
+from kasane import _core, _panels, _progress, _sorting, linalg
 from arrays import refused, same
 
 
@@ -160,6 +160,70 @@ def tall():
     linalg._BLOCK = 32 << 20
 
 
+def panels():
+    """Factors by panels of columns, of which the last is narrower; of all types and kinds of matrices."""
+    before = linalg._BLOCK, _panels.BYTES, _panels._WIDTHS
+    linalg._BLOCK, _panels.BYTES, _panels._WIDTHS = 1000, 1000, (40, 50)
+    random = np.random.default_rng(3)
+    for kind, near in (("float64", 1e-9), ("float32", 2e-3), ("complex128", 1e-9), ("complex64", 2e-3),
+                       ("int64", 1e-9)):
+        for rows, columns, how in ((170, 170, {}), (130, 210, {"tiles": (40, 40)}),
+                                   (210, 130, {"tiles": (9, 70)})):
+            x = random.standard_normal((rows, columns)) * (100 if kind == "int64" else 1)
+            x = (x + 1j * x[::-1] if kind[0] == "c" else x).astype(kind)
+            a = kasane.array(x, **how)
+            for mode in ("reduced", "complete"):
+                q, r = linalg.qr(a, mode)
+                right = np.linalg.qr(x, mode)
+                assert (q.shape, r.shape) == (right[0].shape, right[1].shape) and q.dtype == right[0].dtype
+                assert np.array_equal(r.gather(), np.triu(r.gather()))
+                assert np.allclose(q.gather() @ r.gather(), x, atol=near * 100), (kind, rows, columns, mode)
+                assert np.allclose(q.gather().conj().T @ q.gather(), np.eye(q.shape[1]), atol=near)
+                kasane.barrier()
+            if rows != columns:
+                continue
+            b = random.standard_normal((rows, 95)).astype(kind)
+            for given in (b, b[:, 0]):
+                y = linalg.solve(a, kasane.array(given))
+                right = np.linalg.solve(x, given)
+                assert y.dtype == right.dtype, kind
+                assert np.allclose(y.gather(), right, rtol=near, atol=near * 10), kind
+                kasane.barrier()
+            assert np.allclose(linalg.inv(a).gather(), np.linalg.inv(x), atol=near * 10)
+            spd = (x @ x.conj().T + 100 * np.eye(rows)).astype(kind)
+            lower = linalg.cholesky(kasane.array(np.tril(spd), **how))  # what is above is not read
+            right = np.linalg.cholesky(spd)
+            assert lower.dtype == right.dtype and np.allclose(lower.gather(), right, atol=near * 100), kind
+            upper = linalg.cholesky(kasane.array(spd, **how), upper=True)
+            assert np.allclose(upper.gather(), right.conj().T, atol=near * 100), kind
+            kasane.barrier()
+    once = kasane.array(np.ones((120, 120)) + np.diag(np.arange(120.0)))  # with rank 1 at its begin
+    q, r = linalg.qr(kasane.zeros((120, 110)) + 1)
+    assert np.allclose((q @ r).gather(), 1) and np.allclose((q.T @ q).gather(), np.eye(110))
+    assert np.allclose((once @ linalg.solve(once, kasane.ones(120))).gather(), 1)
+    kasane.barrier()
+    kinds = np.linalg.LinAlgError, kasane.Error
+    refused(kinds, "Singular matrix", lambda: linalg.solve(kasane.ones((120, 120)), kasane.ones(120)))
+    refused(kinds, "ositive definite", lambda: linalg.cholesky(-once))
+    linalg._BLOCK, _panels.BYTES, _panels._WIDTHS = before
+
+
+def large():
+    """Matrices of 20 MB, whatever memory there is for them."""
+    n, before, how = 1600, (linalg._BLOCK, _panels.BYTES), {"tiles": (256, 256)}
+    linalg._BLOCK, _panels.BYTES = 1 << 20, 5 << 20
+    a, one = kasane.random.standard_normal((n, n), seed=1, **how), kasane.ones(n)
+    x = linalg.solve(a, a @ one)
+    assert abs(x - one).max() < 1e-8
+    q, r = linalg.qr(a)
+    assert abs(q.T @ (q @ one) - one).max() < 1e-12 and abs(q @ (r @ one) - a @ one).max() < 1e-10
+    spd = kasane.fromfunction(lambda i, j: 0.9 ** abs(i - j), (n, n), **how)
+    lower = linalg.cholesky(spd)
+    assert abs(lower @ (one @ lower) - spd @ one).max() < 1e-11
+    assert np.allclose(lower[:300, :300], np.linalg.cholesky(spd[:300, :300]))
+    linalg._BLOCK, _panels.BYTES = before
+
+
 def progress():
     """What takes long tells how far it is: rank 0, from 0 to 100 %."""
     told, before = [], (_progress.Pass.show, _progress._AFTER, _progress._EACH, _sorting._RUN, linalg._BLOCK)
@@ -167,11 +231,13 @@ def progress():
     _sorting._RUN, linalg._BLOCK = 4000, 4096
     a, b = kasane.random.random((300, 300), seed=1), kasane.random.random(30_000, seed=1)
     stack = kasane.array(np.broadcast_to(np.eye(4), (9, 4, 4)))
+    wide = kasane.random.random((99, 99), seed=1)
     tall = kasane.random.random((600, 4), seed=1)  # its triangles are one block
     calls = [("sort", lambda: kasane.sort(a, axis=0)), ("sort runs", lambda: kasane.sort(b)),
              ("merge runs", lambda: kasane.argsort(b)), ("cumulative_sum", lambda: kasane.cumsum(a, axis=1)),
              ("cumulative_sum", lambda: kasane.cumulative_sum(b, include_initial=True)),
              ("fft", lambda: kasane.fft.fft(a)), ("cholesky", lambda: kasane.linalg.cholesky(stack)),
+             ("solve", lambda: kasane.linalg.solve(wide, wide)),
              ("qr of blocks", lambda: kasane.linalg.qr(tall)),
              ("qr, products", lambda: kasane.linalg.svd(tall, False)),
              ("add", lambda: a.sum()), ("exp", lambda: kasane.exp(a))]
@@ -199,6 +265,16 @@ def indices():
                   np.s_[::-1, 4:1:-2, ::3], np.s_[x % 3 == 0], np.s_[..., x[0] > 20]):
         same(a[index], x[index], f"index {index}")
     same(a[a % 3 == 0], x[x % 3 == 0], "a distributed mask")
+    for mask in (np.array(True), np.array(False), np.zeros((5, 0), bool), np.zeros(0, bool)):
+        same(a[mask], x[mask], f"a mask of shape {mask.shape}")
+        same(a[kasane.asarray(mask)], x[mask], f"a distributed mask of shape {mask.shape}")
+    same(a[True], x[True], "all of it")
+    c, z = kasane.ones(3), np.ones(3)
+    for mask, value in ((True, 5), (np.False_, 7)):
+        c[mask], z[mask] = value, value
+        c[kasane.asarray(mask)] = kasane.full(3, value)
+        same(c, z, f"stores by {mask}")
+    refused(IndexError, "a mask of shape", lambda: a[np.zeros((0, 9), bool)])
     same(a[kasane.asarray(at)], x[at], "distributed integers")
     same(a[kasane.asarray(rows), kasane.asarray(at)], x[rows, at], "distributed integers, broadcast")
     same(kasane.section(a, np.s_[::-2, 1, 2:]), x[::-2, 1, 2:], "a section")
@@ -283,7 +359,7 @@ def beyond():
     same(kasane.sort(a, None)[::1_000_000], np.sort(x, None)[::1_000_000], "a sort")
 
 
-ALL = [sorts, accuracy, fusion, numbers_by_index, numpys, matrices, progress, indices, python, beyond]
+ALL = [sorts, accuracy, fusion, numbers_by_index, numpys, matrices, panels, progress, indices, python, beyond]
 
 if __name__ == "__main__":
     names = [n for n in sys.argv[1:] if n in globals()]
