@@ -202,6 +202,10 @@ def panels():
     assert np.allclose((q @ r).gather(), 1) and np.allclose((q.T @ q).gather(), np.eye(110))
     assert np.allclose((once @ linalg.solve(once, kasane.ones(120))).gather(), 1)
     kasane.barrier()
+    turned = np.roll(np.eye(120), 45, 0)  # its diagonal has zeros alone
+    assert np.array_equal(linalg.solve(kasane.array(turned), kasane.arange(120.0)).gather(),
+                          turned.T @ np.arange(120.0))
+    kasane.barrier()
     kinds = np.linalg.LinAlgError, kasane.Error
     refused(kinds, "Singular matrix", lambda: linalg.solve(kasane.ones((120, 120)), kasane.ones(120)))
     refused(kinds, "ositive definite", lambda: linalg.cholesky(-once))
