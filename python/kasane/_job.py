@@ -14,9 +14,9 @@ from ._errors import Error
 LAUNCHERS = {"OMPI_COMM_WORLD_SIZE": "openmpi", "PMI_SIZE": "mpich"}
 # What attach() takes beside comm: docs/guide/options.md, without KASANE_.
 _OPTIONS = (
-    "bind", "check", "debug", "dram", "faults", "globals", "globals_of", "issue", "job_key", "log", "main",
-    "main_stack", "malloc", "map", "mpi", "new", "progress", "ranks", "show_binding", "slots", "space",
-    "spill", "stack", "stats", "tag_output", "threads", "trace", "transport", "workers",
+    "bind", "check", "code_of", "debug", "dram", "faults", "globals", "globals_of", "issue", "job_key",
+    "log", "main", "main_stack", "malloc", "map", "mpi", "new", "progress", "ranks", "show_binding",
+    "slots", "space", "spill", "stack", "stats", "tag_output", "threads", "trace", "transport", "workers",
 )
 # By which a process knows that one that has joined a job has started it: the launcher's variables are not its
 # own, and it is a job by itself.

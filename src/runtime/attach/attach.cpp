@@ -84,6 +84,7 @@ Result<Options> options_of_attached() {
   options->main_in_every_rank = true;
   options->globals_shared = options->new_in_space = options->malloc_in_space = false;
   options->globals_of.clear();
+  options->code_of.clear();  // no threads of ours
   options->common_stacks = false;
   options->relocation_off = true;  // pages stay
   options->check_globals = options->check_polling = false;

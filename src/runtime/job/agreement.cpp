@@ -91,12 +91,16 @@ Result<std::byte*> agree_on_base(comm::OutOfBand& ranks, std::size_t bytes) {
 Result<std::byte*> agree(comm::OutOfBand& ranks, Options& options, std::uint64_t default_workers) {
   const auto texts = ranks.allgather(written(options));
   if (!texts) return tl::unexpected<Error>(texts.error());
-  const std::string libraries = options.globals_of;  // they have been taken from the dynamic loader
+  const Options own = options;
   KASANE_TRY(take(options, texts->front()));
-  if (options.globals_of != libraries)
-    return fail(Errc::invalid_argument, "KASANE_GLOBALS_OF is \"" + libraries + "\" on this rank and \"" +
-                                            options.globals_of +
-                                            "\" on rank 0: pass it to all ranks (mpirun -x, -genv)");
+  const auto differs = [](const char* variable, const std::string& here, const std::string& there) {
+    return fail(Errc::invalid_argument, std::string(variable) + " is \"" + here + "\" on this rank and \"" +
+                                            there + "\" on rank 0: pass it to all ranks (mpirun -x, -genv)");
+  };
+  // Of these the libraries have been looked up already.
+  if (options.globals_of != own.globals_of)
+    return differs("KASANE_GLOBALS_OF", own.globals_of, options.globals_of);
+  if (options.code_of != own.code_of) return differs("KASANE_CODE_OF", own.code_of, options.code_of);
   struct Machine {
     std::uint64_t workers, numa_pools;
   };

@@ -116,6 +116,12 @@ void add_memory(OptionTable& table, Options& o) {
       .names("--globals-of", "KASANE_GLOBALS_OF", o.globals_of,
              "Libraries of the program, as ldd names them, whose variables are shared like the program's: "
              "--globals-of libmine.so,libyours.so.")
+      .names(
+          "--code-of", "KASANE_CODE_OF", o.code_of,
+          "Libraries that only compute, such as a BLAS, as ldd names them: while a load or store there waits "
+          "for a network or SSD the worker runs other threads, as in the program's own code. Not for "
+          "libraries that hold locks, or keep something in thread_local variables, while they use the "
+          "program's data.")
       .choice("--new", "KASANE_NEW", o.new_in_space, "local", "space",
               "Where the program's operator new allocates: in each rank's own heap, or in the space.")
       .choice("--malloc", "KASANE_MALLOC", o.malloc_in_space, "local", "space",

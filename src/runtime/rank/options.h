@@ -53,6 +53,8 @@ struct Options {
   bool globals_shared = true;  ///< the program's variables are global memory (start/program_image.h)
   /// libraries whose variables are, too, "LIB,LIB…" (start/program_libraries.h)
   std::string globals_of;
+  /// libraries that only compute, likewise: a thread may leave an access there (rank/program_code.h)
+  std::string code_of;
   bool malloc_in_space = false;
   std::string faults = "auto";  ///< the fault engine (mem/engines.h)
   bool relocation_off = false;  ///< pages move only where the program says so

@@ -19,7 +19,9 @@ constexpr std::size_t kBytesOfCopy = 2048;
 void ProgramCode::find() {
   ranges_.clear();
   copies_ = {};
-  for (const Image& image : program_images()) {
+  std::vector<Image> images = program_images();
+  images.insert(images.end(), computing_images().begin(), computing_images().end());
+  for (const Image& image : images) {
     for (const ElfW(Phdr) & part : image.headers) {
       if (part.p_type != PT_LOAD || (part.p_flags & PF_X) == 0) continue;
       const std::uintptr_t begin = image.base + part.p_vaddr;

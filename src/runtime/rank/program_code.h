@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the program's code lies: its executable's, and that of the libraries that --globals-of names. A
-// thread whose access there has to wait holds no lock of a library's; nor does one in memcpy and its like
-// that this code has called.
+// Where the program's code lies: its executable's, and that of the libraries that --globals-of and --code-of
+// name. A thread whose access there has to wait holds no lock of a library's; nor does one in memcpy and its
+// like that this code has called.
 // Thread safety: find() before other threads exist; runs() from any thread, also in a handler.
 #pragma once
 

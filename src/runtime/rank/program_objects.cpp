@@ -11,6 +11,7 @@ constexpr const char* kExecutable = "/proc/self/exe";
 
 /// Filled before constructors run.
 constinit std::vector<Image> g_libraries;
+constinit std::vector<Image> g_computing;
 
 int add_image(dl_phdr_info* info, std::size_t, void* list) {
   auto& images = *static_cast<std::vector<Image>*>(list);
@@ -101,5 +102,8 @@ std::vector<Image> program_images() {
 }
 
 void set_program_libraries(std::vector<Image> libraries) { g_libraries = std::move(libraries); }
+
+const std::vector<Image>& computing_images() noexcept { return g_computing; }
+void set_computing_images(std::vector<Image> images) { g_computing = std::move(images); }
 
 }  // namespace kasane::runtime

@@ -2,7 +2,7 @@
 // The loaded objects as their ELF headers in memory describe them, and which of them are the program: the
 // executable, and the libraries that --globals-of names (start/program_libraries.h).
 //
-// Thread safety: set_program_libraries() before other threads exist; the rest from any thread. Allocates.
+// Thread safety: set_…() before other threads exist; the rest from any thread. Allocates.
 #pragma once
 
 #include <elf.h>
@@ -50,5 +50,9 @@ struct Image {
 /// The executable, then the libraries that are the program's, in the order of their construction.
 [[nodiscard]] std::vector<Image> program_images();
 void set_program_libraries(std::vector<Image>);
+
+/// Those that --code-of names: they only compute.
+[[nodiscard]] const std::vector<Image>& computing_images() noexcept;
+void set_computing_images(std::vector<Image>);
 
 }  // namespace kasane::runtime

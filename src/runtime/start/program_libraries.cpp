@@ -21,6 +21,7 @@ namespace {
 using Index = std::size_t;
 
 constexpr const char* kOption = "--globals-of (KASANE_GLOBALS_OF)";
+constexpr const char* kCodeOption = "--code-of (KASANE_CODE_OF)";
 
 /// Of libraries that each rank needs for itself: they, and all that they need. libkasane is found by its
 /// code. Those that serve MPI and UCX may be loaded later than the program.
@@ -113,13 +114,13 @@ std::string refusal(const Image& image, bool own) {
   return {};
 }
 
-/// For the error: those that can be shared, then the others.
+/// For the error: those that can be named, then the others.
 std::string loaded_text(const std::vector<Image>& images, const std::vector<bool>& own) {
   std::vector<std::string_view> names, others;
   for (Index i = 1; i < images.size(); ++i)
     if (images[i].name().find("vdso") == std::string_view::npos)
       (own[i] ? others : names).push_back(images[i].name());
-  return fmt::format("{}; not to be shared: {}",
+  return fmt::format("{}; not to be named: {}",
                      names.empty() ? std::string("none") : fmt::format("{}", fmt::join(names, ", ")),
                      fmt::join(others, ", "));
 }
@@ -134,11 +135,11 @@ std::vector<std::string_view> words(std::string_view list) {
   return found;
 }
 
-}  // namespace
-
-Result<std::vector<Image>> choose_libraries(std::string_view names, const std::vector<Image>& loaded) {
-  const Needs needs(loaded);
-  const std::vector<bool> own = own_of_ranks(loaded, needs);
+/// Which of the libraries `names` calls. refusal(image, own): why it cannot be one of them; empty: it can.
+template <class Refusal>
+Result<std::vector<bool>> find_named(const char* option, std::string_view names,
+                                     const std::vector<Image>& loaded, const std::vector<bool>& own,
+                                     const Refusal& refusal) {
   std::vector<bool> chosen(loaded.size());
   for (const std::string_view name : words(names)) {
     bool found = false;
@@ -146,16 +147,28 @@ Result<std::vector<Image>> choose_libraries(std::string_view names, const std::v
       if (!is_called(loaded[i], name)) continue;
       found = chosen[i] = true;
       if (const std::string why = refusal(loaded[i], own[i]); !why.empty())
-        return fail(Errc::invalid_argument,
-                    fmt::format("{} {}: {} cannot be shared: {}", kOption, name, loaded[i].name(), why));
+        return fail(Errc::invalid_argument, fmt::format("{} {}: {} {}", option, name, loaded[i].name(), why));
     }
     if (!found)
-      return fail(
-          Errc::invalid_argument,
-          fmt::format("{} {}: the program has loaded no such library. Loaded are: {}. A library that the "
-                      "program opens later (dlopen) cannot be shared; link the program with it",
-                      kOption, name, loaded_text(loaded, own)));
+      return fail(Errc::invalid_argument,
+                  fmt::format("{} {}: the program has loaded no such library. Loaded are: {}. One that the "
+                              "program opens later (dlopen) cannot be named; link the program with it",
+                              option, name, loaded_text(loaded, own)));
   }
+  return chosen;
+}
+
+}  // namespace
+
+Result<std::vector<Image>> choose_libraries(std::string_view names, const std::vector<Image>& loaded) {
+  const Needs needs(loaded);
+  const auto named =
+      find_named(kOption, names, loaded, own_of_ranks(loaded, needs), [](const Image& image, bool own) {
+        const std::string why = refusal(image, own);
+        return why.empty() ? why : "cannot be shared: " + why;
+      });
+  KASANE_TRY(named);
+  const std::vector<bool>& chosen = *named;
   std::vector<Image> libraries;
   std::vector<bool> seen(loaded.size());
   needs.visit(0, seen, [&](Index i) {
@@ -172,6 +185,21 @@ Result<std::vector<Image>> choose_libraries(std::string_view names, const std::v
                     fmt::format("{}: {} needs {}, and would be constructed before it: name both", kOption,
                                 loaded[i].name(), loaded[needed].name()));
   }
+  return libraries;
+}
+
+Result<std::vector<Image>> computing_libraries(std::string_view names, const std::vector<Image>& loaded) {
+  const auto named =
+      find_named(kCodeOption, names, loaded, own_of_ranks(loaded, Needs(loaded)), [](const Image&, bool own) {
+        return own ? "does more than compute: Kasane, MPI, UCX or the C library use it, and a thread that "
+                     "waits "
+                     "in it may hold a lock that they need"
+                   : std::string();
+      });
+  KASANE_TRY(named);
+  std::vector<Image> libraries;
+  for (Index i = 1; i < loaded.size(); ++i)
+    if ((*named)[i]) libraries.push_back(loaded[i]);
   return libraries;
 }
 

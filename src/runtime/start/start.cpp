@@ -83,8 +83,13 @@ constinit std::optional<mem::ViewPart> g_preloaded;  ///< an installed program's
   ::_exit(error.code == Errc::invalid_argument ? 2 : 1);
 }
 
-/// The libraries that --globals-of names become the program's.
+/// The libraries that --globals-of names become the program's; those of --code-of are noted.
 Result<void> take_named_libraries(const Options& o) {
+  if (!o.code_of.empty()) {
+    auto computing = computing_libraries(o.code_of, loaded_images());
+    KASANE_TRY(computing);
+    set_computing_images(std::move(*computing));
+  }
   if (o.globals_of.empty()) return {};
 #if defined(KASANE_SANITIZER_ADDRESS) || defined(KASANE_SANITIZER_THREAD)
   return fail(Errc::unsupported,

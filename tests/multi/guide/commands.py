@@ -67,8 +67,8 @@ class Typist:
             (i for i, word in enumerate(words) if word.startswith(("./", "build/"))), len(words) - 1)
         options, program = words[:at], words[at + 1:] if words[at:at + 1] == ["--"] else words[at:]
         name = pathlib.Path(program[0]).name
-        if "--attach" in options or "--globals-of" in options or "--preload" in options or "numa" in options:
-            return self.check_flags(where, ["run"], options)   # tests/multi/{python,globals,preload,numa}
+        if {"--attach", "--globals-of", "--code-of", "--preload", "numa"} & set(options):
+            return self.check_flags(where, ["run"], options)   # tests/multi/{python,globals,misses,preload,numa}
         if "--agent" in options:
             return self.check_flags(where, ["run"], [option for option in options if option[0] == "-"])
         if "--hosts" in options:   # they are this one
