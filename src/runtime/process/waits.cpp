@@ -211,7 +211,7 @@ void bring_memory_of(const CaughtCall& call) noexcept {
   Runtime* const runtime = Runtime::current();
   if (runtime == nullptr) return;
   CallMemory& memory = runtime->call_memory();
-  std::size_t left = memory.part_of_calls();
+  std::size_t left = memory.room_of_calls();
   const auto bring = [&](const void* p, std::size_t bytes) {
     const std::size_t part = std::min(bytes, left);
     left -= part;

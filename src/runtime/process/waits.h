@@ -22,8 +22,8 @@ namespace kasane::runtime {
 /// wanted it would keep the worker.
 [[nodiscard]] bool waits_without_worker(const void* caller) noexcept;
 
-/// Before a call of such a thread is made on its worker: the memory that it transfers from or to, at most a
-/// part (CallMemory::part_of_calls), comes while the worker runs other threads. The thread holds no turn.
+/// Before a call of such a thread is made on its worker: the memory that it transfers from or to, at most
+/// CallMemory::room_of_calls(), comes while the worker runs other threads. The thread holds no turn.
 void bring_memory_of(const traps::CaughtCall&) noexcept;
 
 /// The call while the worker runs other threads; the kernel's answer. Made on the worker where the system has

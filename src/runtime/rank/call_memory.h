@@ -27,6 +27,8 @@ class CallMemory {
   [[nodiscard]] virtual bool can_pin(std::size_t bytes) noexcept = 0;
   /// How much of a longer system call is pinned at once.
   [[nodiscard]] virtual std::size_t part_of_calls() const noexcept = 0;
+  /// How much of a system call is brought before it, and stays until it is used.
+  [[nodiscard]] virtual std::size_t room_of_calls() const noexcept = 0;
 
  protected:
   ~CallMemory() = default;

@@ -97,6 +97,7 @@ struct Runtime::Layers : CallMemory {
   [[nodiscard]] bool has_budget() const noexcept override { return tiers != nullptr; }
   [[nodiscard]] bool can_pin(std::size_t bytes) noexcept override;
   [[nodiscard]] std::size_t part_of_calls() const noexcept override;
+  [[nodiscard]] std::size_t room_of_calls() const noexcept override;
 
   virtual void begin_catching_on_one_rank() noexcept = 0;
   virtual void run_root(void (*entry)(void*), void* arg) = 0;

@@ -330,11 +330,16 @@ bool Runtime::Layers::can_pin(std::size_t bytes) noexcept {
   return tiers == nullptr || tiers->holds_at_once(bytes);
 }
 
-std::size_t Runtime::Layers::part_of_calls() const noexcept {
-  constexpr std::size_t kMost = 1 << 20, kLeast = 64 << 10;
-  if (tiers == nullptr) return kMost;
+std::size_t Runtime::Layers::room_of_calls() const noexcept {
+  constexpr std::size_t kLeast = 64 << 10;
+  if (tiers == nullptr) return std::numeric_limits<std::size_t>::max();
   // All workers may be in such calls, and the rest of the program needs room beside them.
-  return std::clamp<std::size_t>(tiers->most_at_once() / (4 * workers * ranks), kLeast, kMost);
+  return std::max<std::size_t>(tiers->most_at_once() / (4 * workers * ranks), kLeast);
+}
+
+std::size_t Runtime::Layers::part_of_calls() const noexcept {
+  constexpr std::size_t kMost = 1 << 20;
+  return std::min(room_of_calls(), kMost);
 }
 
 bool Runtime::Layers::in_open_stacks(const void* p) const noexcept {

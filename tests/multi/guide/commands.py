@@ -68,7 +68,7 @@ class Typist:
         options, program = words[:at], words[at + 1:] if words[at:at + 1] == ["--"] else words[at:]
         name = pathlib.Path(program[0]).name
         if {"--attach", "--globals-of", "--code-of", "--preload", "numa"} & set(options):
-            return self.check_flags(where, ["run"], options)   # tests/multi/{python,globals,misses,preload,numa}
+            return self.check_flags(where, ["run"], options)   # tests/multi/{python,globals,preload,…}
         if "--agent" in options:
             return self.check_flags(where, ["run"], [option for option in options if option[0] == "-"])
         if "--hosts" in options:   # they are this one
