@@ -210,6 +210,27 @@ bool has_avx2() {
   return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (b >> 5 & 1) != 0;
 }
 
+/// Masks, upper halves, and the registers from 16 on.
+constexpr unsigned kAvx512Parts[] = {5, 6, 7}, kUpperHalves = 6;
+
+bool has_avx512() {
+  unsigned a = 0, b = 0, c = 0, d = 0, low = 0, high = 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (b >> 16 & 1) == 0) return false;
+  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (low & 0xe0) == 0xe0;
+}
+
+struct Part {
+  unsigned bytes = 0, at = 0;  ///< in the image, as the processor says
+};
+
+Part part_of_image(unsigned number) {
+  Part part;
+  unsigned c = 0, d = 0;
+  __get_cpuid_count(0xd, number, &part.bytes, &part.at, &c, &d);
+  return part;
+}
+
 /// Different in each thread and at each access.
 void fill(Live& live, std::uint64_t seed) {
   auto next = [&seed] { return seed = seed * 6364136223846793005u + 1442695040888963407u; };
@@ -234,6 +255,16 @@ void fill(Live& live, std::uint64_t seed) {
   std::memcpy(live.image, &control, 2);
   std::memcpy(live.image + 24, &mxcsr, 4);
   live.image[512] |= has_avx2() ? 7 : 3;
+  if (!has_avx512()) return;
+  for (const unsigned number : kAvx512Parts) {
+    const Part part = part_of_image(number);
+    ASSERT_LE(part.at + part.bytes, kImage);
+    for (unsigned i = 0; i < part.bytes; i += 8) {
+      const std::uint64_t value = next();
+      std::memcpy(live.image + part.at + i, &value, 8);
+    }
+  }
+  live.image[512] |= 0xe0;
 }
 
 void expect_the_same(const Live& live, const Live& before, bool changes_vectors, const char* what) {
@@ -244,6 +275,13 @@ void expect_the_same(const Live& live, const Live& before, bool changes_vectors,
   EXPECT_EQ(std::memcmp(live.image_after + 160 + from, before.image + 160 + from, 256 - from), 0) << what;
   if (has_avx2()) {
     EXPECT_EQ(std::memcmp(live.image_after + 576 + from, before.image + 576 + from, 256 - from), 0) << what;
+  }
+  for (const unsigned number : kAvx512Parts) {
+    if (!has_avx512()) break;
+    const Part part = part_of_image(number);
+    const unsigned begin = part.at + (number == kUpperHalves ? static_cast<unsigned>(2 * from) : 0);
+    EXPECT_EQ(std::memcmp(live.image_after + begin, before.image + begin, part.at + part.bytes - begin), 0)
+        << what << ": AVX-512, part " << number;
   }
   EXPECT_EQ(std::memcmp(live.image_after, before.image, 2), 0) << what << ": x87 control word";
   EXPECT_EQ(live.image_after[kX87Tags], before.image[kX87Tags]) << what << ": x87 stack";
