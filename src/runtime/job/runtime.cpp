@@ -860,23 +860,23 @@ void Runtime::Job::bring(const void* p, std::size_t bytes) noexcept {
   const std::uint64_t begin = space->offset(p);
   if (segments.in_stacks(begin, ranks)) return;
   const auto& faults = coherence->faults;
-  const std::uint64_t first = raw(mem::block_of(begin)), end = raw(mem::block_of(begin + bytes - 1)) + 1;
-  std::uint64_t b = first;
-  while (b < end && faults.here(BlockId{b})) ++b;
+  std::uint64_t first = raw(mem::block_of(begin));
+  const std::uint64_t end = raw(mem::block_of(begin + bytes - 1)) + 1;
+  while (first < end && faults.here(BlockId{first})) ++first;
   const auto stack = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
-  if (b == end || !may_run_others(stack)) return;
+  if (first == end || !may_run_others(stack)) return;
   if (coherence->tiering.stores_any()) {
     const ult::RuntimeSection section;
     auto& context = contexts->here();
     use_sweeps_of_thread(context);
-    coherence->tiering.send_for(context, mem::offset_of(BlockId{b}), (end - b) * mem::kBlockBytes,
+    coherence->tiering.send_for(context, mem::offset_of(BlockId{first}), (end - first) * mem::kBlockBytes,
                                 dsm::Use::read);
   }
-  for (; b < end; ++b) {
+  for (std::uint64_t b = first; b < end; ++b) {
     const std::uint64_t offset = mem::offset_of(BlockId{b});
     for (int tries = 0; tries < kTries && !faults.here(BlockId{b}); ++tries) {
       if (b - first >= dsm::Sweeps::kMost && !faults.busy(BlockId{b})) break;
-      if (!may_run_others(stack)) return;
+      if (!may_run_others(stack)) break;
       auto outcome = dsm::Faults::Outcome::served;
       {
         const ult::RuntimeSection section;
@@ -884,7 +884,7 @@ void Runtime::Job::bring(const void* p, std::size_t bytes) noexcept {
         use_sweeps_of_thread(context);
         outcome = coherence->faults.serve(context, offset, mem::Access::read, true);
       }
-      if (outcome == dsm::Faults::Outcome::not_allocated) return;
+      if (outcome == dsm::Faults::Outcome::not_allocated) break;
       if (outcome == dsm::Faults::Outcome::later) await_block(this, offset);
       if (outcome == dsm::Faults::Outcome::unknown) ask_for_page(this, offset);
     }
