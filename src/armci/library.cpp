@@ -60,6 +60,20 @@ bool attach(MPI_Comm communicator) {
          kasane_ranks_barrier() == 0;
 }
 
+/// The processes of this host are more than the processors that they may use, all together.
+bool is_crowded() {
+  MPI_Comm host = MPI_COMM_NULL;
+  MPI_Comm_split_type(library.world.comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
+  int processes = 0;
+  MPI_Comm_size(host, &processes);
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  ::sched_getaffinity(0, sizeof allowed, &allowed);  // where there are more than 1024 it says nothing
+  MPI_Allreduce(MPI_IN_PLACE, &allowed, sizeof allowed, MPI_BYTE, MPI_BOR, host);
+  MPI_Comm_free(&host);
+  return CPU_COUNT(&allowed) < processes;
+}
+
 int start(MPI_Comm communicator) {
   if (library.starts++ != 0) return 0;
   int initialised = 0, finalised = 0;
@@ -78,6 +92,7 @@ int start(MPI_Comm communicator) {
   MPI_Comm_size(library.world.comm, &library.size);
   describe_group(library.world);
   library.default_group = library.world;
+  library.crowded = is_crowded();
   if (!create_own_mutexes()) fatal("ARMCI_Init: %s", kasane_error_message());
   return 0;
 }
@@ -119,8 +134,15 @@ void need_started(const char* call) {
   if (library.starts == 0) fatal("%s before ARMCI_Init or after ARMCI_Finalize", call);
 }
 
+bool Patience::is_young() noexcept {
+  const std::uint64_t now = kasane_clock_ns();
+  if (began_ns_ == 0) began_ns_ = now;
+  return now - began_ns_ < kSpinNs;
+}
+
 void Patience::wait() noexcept {
   const unsigned naps = kSpins + yields_;
+  if (turns_ == kSpins - 1 && !library.crowded && is_young()) return __builtin_ia32_pause();
   if (++turns_ < kSpins) return __builtin_ia32_pause();
   if (turns_ < naps) {
     ::sched_yield();

@@ -9,6 +9,7 @@
 
 #include <kasane/kasane.h>
 #include <cstddef>
+#include <cstdint>
 
 #include "armci/header.h"
 
@@ -19,6 +20,7 @@ struct Library {
   bool attached = false;  ///< by ARMCI_Init, so ARMCI_Finalize detaches
   int me = 0;             ///< this process in the world group
   int size = 1;
+  bool crowded = false;  ///< the processes of this host have not a processor each
   ARMCI_Group world = {};
   ARMCI_Group default_group = {};
 };
@@ -32,8 +34,8 @@ extern Library library;
 /// fatal() outside of ARMCI_Init … ARMCI_Finalize.
 void need_started(const char* call);
 
-/// Waits a little, longer each time: spins first, then yields so often, then sleeps, for at most `longest`
-/// times 10 us.
+/// Waits a little, longer each time: spins first, for some milliseconds where each process has a processor,
+/// then yields so often, then sleeps, for at most `longest` times 10 us.
 class Patience {
  public:
   explicit Patience(unsigned yields = 16, unsigned longest = 20) noexcept
@@ -42,11 +44,18 @@ class Patience {
   [[nodiscard]] bool spins() const noexcept { return turns_ < kSpins; }
 
  private:
+  [[nodiscard]] bool is_young() noexcept;
+
   static constexpr unsigned kSpins = 64;
+  /// More than a time slice. Who sleeps wakes up on whichever processor is idle then, maybe that of another
+  /// process; and as long as they share it, each message of the MPI, which spins, takes a time slice.
+  static constexpr std::uint64_t kSpinNs = 5'000'000;
+
   unsigned yields_, longest_, turns_ = 0;
+  std::uint64_t began_ns_ = 0;
 };
 
-/// Returns when each process of the group has called it. Waits asleep.
+/// Returns when each process of the group has called it.
 void group_barrier(const ARMCI_Group& group);
 /// Process p's `bytes` at `mine` come to all + p * bytes on every process of the group.
 void group_gather(const ARMCI_Group& group, const void* mine, void* all, std::size_t bytes);

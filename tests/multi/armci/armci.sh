@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs programs of ARMCI and of Global Arrays on Kasane's libarmci. Exit status 77: the case cannot run here.
-# Usage: armci.sh calls|oracle|more|ga|paging|dram|engines|errors|names MPI RANKS KASANE PROGRAMS
+# Usage: armci.sh calls|waits|oracle|more|ga|paging|dram|engines|errors|names MPI RANKS KASANE PROGRAMS
 # PROGRAMS: the folder of the programs armci_NAME_MPI.
 set -uo pipefail
 set=$1 mpi=$2 ranks=$3 kasane=$4 programs=$5
@@ -64,6 +64,9 @@ ga_out_of_core() {
 
 case $set in
   calls) passes calls -- "$programs/armci_calls_$mpi" ;;
+  waits)
+    [ "$(nproc)" -gt 1 ] || exit 77
+    for how in alone together; do passes calls -- "$programs/armci_calls_$mpi" $how; done ;;
   oracle) for seed in 1 2; do passes oracle -- "$programs/armci_oracle_$mpi" $seed 12; done ;;
   more)
     for seed in 3 4 5 6; do passes oracle -- "$programs/armci_oracle_$mpi" $seed 60; done

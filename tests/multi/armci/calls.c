@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ARMCI beside its one-sided calls: memory, polling, mutexes, groups, messages, domains, and its errors.
- * Usage: calls passed | wild | ended | large */
+ * Usage: calls passed | wild | ended | alone | together */
+#define _GNU_SOURCE
 #include <armci.h>
 #include <armcix.h>
 #include <message.h>
 #include <mpi.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 static int me, nproc, failures;
@@ -210,9 +214,56 @@ static void messages(void) {
   expect(memcmp(rows, "abcd........efgh........ijkl", 28) == 0, "unpack");
 }
 
+/* Two processes share one processor, or have one each. */
+static void bind_to(int together) {
+  cpu_set_t allowed;
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  sched_getaffinity(getppid(), sizeof allowed, &allowed); /* of mpirun, which binds this process */
+  int skip = together ? 0 : rank, cpu = 0;
+  while (cpu < CPU_SETSIZE && (!CPU_ISSET(cpu, &allowed) || skip-- > 0)) ++cpu;
+  CPU_ZERO(&allowed);
+  CPU_SET(cpu, &allowed);
+  expect(sched_setaffinity(0, sizeof allowed, &allowed) == 0, "bound to a processor");
+}
+
+static double seconds(clockid_t clock) {
+  struct timespec t;
+  clock_gettime(clock, &t);
+  return t.tv_sec + t.tv_nsec * 1e-9;
+}
+
+/* Process 1 is 2 ms late at a barrier: process 0 does not sleep where it has a processor, as the MPI, and
+ * leaves it to process 1 where they share it. */
+static void waits(int together) {
+  enum { kBarriers = 100 };
+  const double work = 2e-3;
+  double used = 0;
+  int slept = 0, shorter = 0;
+  for (int i = 0; i < kBarriers; ++i) {
+    struct rusage before, after;
+    ARMCI_Barrier();
+    const double begin = seconds(CLOCK_THREAD_CPUTIME_ID), wall = seconds(CLOCK_MONOTONIC);
+    while (me == 1 && seconds(CLOCK_THREAD_CPUTIME_ID) - begin < work) continue;
+    getrusage(RUSAGE_THREAD, &before);
+    ARMCI_Barrier();
+    getrusage(RUSAGE_THREAD, &after);
+    used += seconds(CLOCK_THREAD_CPUTIME_ID) - begin;
+    if (seconds(CLOCK_MONOTONIC) - wall > 2 * work) continue; /* the machine is busy with others */
+    ++shorter;
+    slept += after.ru_nvcsw != before.ru_nvcsw;
+  }
+  if (me != 0) return;
+  printf("calls: %d waits, %d slept; %.2f ms used of each\n", shorter, slept, used / kBarriers * 1e3);
+  if (together) expect(used < kBarriers * work / 4, "the other process gets the processor");
+  if (!together) expect(slept <= shorter / 10 && used > kBarriers * work / 8, "a short wait is not asleep");
+}
+
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   const char* name = argc > 1 ? argv[1] : "passed";
+  const int together = strcmp(name, "together") == 0, alone = strcmp(name, "alone") == 0;
+  if (alone || together) bind_to(together);
   expect(ARMCI_Initialized() == 0, "not initialised");
   ARMCI_Init_args(&argc, &argv);
   ARMCI_Init(); /* counts */
@@ -221,6 +272,7 @@ int main(int argc, char** argv) {
     char c = 0;
     ARMCI_Put(&c, (void*)0x1234560, 1, (me + 1) % nproc);
   }
+  if (alone || together) waits(together);
   memory();
   polling();
   begun_to_send();
