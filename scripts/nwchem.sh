@@ -15,7 +15,7 @@
 # armci-mpi.
 set -euo pipefail
 
-mpi=openmpi ranks=2 jobs=$(nproc) prefix='' folder=''
+mpi=openmpi ranks=2 jobs=$(nproc) prefix=''
 modules='nwdft driver mp2_grad ccsd rimp2'
 tests='h2o_opt c2h4 autosym h2mp2 h2o hess_h2o prop_h2o geom_zmatrix rimp2_ne rimp2_he small_intchk'
 tests="$tests tagcheck testtab h2o_dk h2s_finite startag dft_he2+ dft_meta dft_bsse vectors_rotate"
@@ -23,20 +23,9 @@ tests="$tests sad_ch3hf h2o_diag_to_cg h2o_cg_opt h2o_cg_opt_ub3lyp dft_ozone sc
 tests="$tests h2o-b3lyp-disp mp2_scs_n2 n2_ccsd"
 limit=600   # seconds until a test counts as hung
 
-fail() { echo "nwchem: $*" >&2; exit 2; }
 say() { echo "== $(date +%T) $*"; }
-while [ $# -gt 0 ]; do
-  case $1 in
-    --help|-h) awk 'NR < 3 { next } !/^#/ { exit } { sub(/^# ?/, ""); print }' "$0"; exit 0 ;;
-    --prefix|--mpi|--modules|--tests|--ranks|--jobs)
-      [ $# -gt 1 ] || fail "$1 takes a value"
-      declare "${1#--}=$2"
-      shift 2 ;;
-    -*) fail "no such option: $1 (--help lists them)" ;;
-    *) folder=$1; shift ;;
-  esac
-done
-folder=$(realpath -m "${folder:-$(dirname "$0")/../build/nwchem}")
+. "$(dirname "$0")/nwchem_options.sh"
+take_options 'prefix mpi modules tests ranks jobs' "$@"
 case $mpi in openmpi|mpich) ;; *) fail "--mpi takes openmpi or mpich, not $mpi" ;; esac
 kasane=${prefix:+$prefix/bin/}kasane
 command -v "$kasane" >/dev/null || fail "there is no $kasane: make install PREFIX=DIR, then --prefix DIR"
@@ -116,10 +105,7 @@ readelf -d "$programs/nwchem.kasane" | grep -q "NEEDED.*libarmci-$mpi.so" ||
 say "$programs/nwchem.kasane, and beside it nwchem.armci-mpi"
 
 [ -n "$tests" ] || exit 0
-# More processes than processors are allowed, and none is bound to one.
-export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-export MPIRUN_PATH=/usr/bin/mpirun.$mpi OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
+export MPIRUN_PATH=/usr/bin/mpirun.$mpi
 results=$folder/results
 mkdir -p "$results"
 say "tests of NWChem's on $ranks processes: outputs in $results"

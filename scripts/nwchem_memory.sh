@@ -12,22 +12,11 @@
 #   --mpi NAME       openmpi (default) or mpich
 set -euo pipefail
 
-waters=7 percent='50 25' times=3 dir=/var/tmp mpi=openmpi folder=''
+waters=7 percent='50 25' times=3 dir=/var/tmp mpi=openmpi
 ranks=2
 limit=1800   # seconds until a run counts as hung
-fail() { echo "nwchem_memory: $*" >&2; exit 2; }
-while [ $# -gt 0 ]; do
-  case $1 in
-    --help|-h) awk 'NR < 3 { next } !/^#/ { exit } { sub(/^# ?/, ""); print }' "$0"; exit 0 ;;
-    --waters|--percent|--times|--dir|--mpi)
-      [ $# -gt 1 ] || fail "$1 takes a value"
-      declare "${1#--}=$2"
-      shift 2 ;;
-    -*) fail "no such option: $1 (--help lists them)" ;;
-    *) folder=$1; shift ;;
-  esac
-done
-folder=$(realpath -m "${folder:-$(dirname "$0")/../build/nwchem}")
+. "$(dirname "$0")/nwchem_options.sh"
+take_options 'waters percent times dir mpi' "$@"
 programs=$folder/$mpi/bin/LINUX64
 [ -x "$programs/nwchem.kasane" ] || fail "there is no $programs/nwchem.kasane: run nwchem.sh"
 [ "$(id -u)" = 0 ] || fail "needs root, for swap and memory control groups"
@@ -36,15 +25,16 @@ groups=/sys/fs/cgroup/memory most=memory.limit_in_bytes peak=memory.max_usage_in
 [ -d "$groups" ] || groups=/sys/fs/cgroup most=memory.max peak=memory.peak
 work=$(mktemp -d "$dir/kasane-nwchem.XXXXXX")
 group=$groups/$(basename "$work") running='' swap=''
-finish() {
-  [ -z "$running" ] || { kill "$running" 2>/dev/null; wait "$running" 2>/dev/null || true; }
+finish() {   # to its end, whatever of it fails
+  set +e
+  trap '' INT TERM
+  [ -z "$running" ] || { kill "$running"; wait "$running"; } 2>/dev/null
   [ -z "$swap" ] || swapoff "$swap"
-  rmdir "$group" 2>/dev/null || true
+  rmdir "$group" 2>/dev/null
   rm -rf "$work"
 }
 trap finish EXIT
-export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_NUM_THREADS=1
+trap 'exit 2' INT TERM
 
 # run LIBRARY NAME LIMIT: NWChem on NAME.nw in a new group of so many bytes (none: as many as there are).
 run() {
@@ -54,7 +44,10 @@ run() {
   (echo "$BASHPID" >"$group/cgroup.procs" && cd "$work" &&
     exec timeout "$limit" "mpirun.$mpi" -n "$ranks" "$programs/nwchem.$1" "$2.nw" >"$2.out" 2>&1 </dev/null) &
   running=$!
-  wait "$running" || { tail -5 "$work/$2.out" >&2; fail "$1 on $2.nw has failed"; }
+  wait "$running" || {
+    grep -h 'ARMCI Error' "$work/$2.out" >&2 || tail -n 20 "$work/$2.out" >&2
+    fail "$1 on $2.nw has failed"
+  }
   running=''
 }
 {
