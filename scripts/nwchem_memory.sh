@@ -6,23 +6,23 @@
 # usage: nwchem_memory.sh [OPTION]... [FOLDER]
 #   FOLDER           of nwchem.sh (default: build/nwchem)
 #   --waters N       arrays of 112 MB with 7 (default), 190 MB with 8, 460 MB with 10
+#   --ranks N        processes (default: 2); no more than there are processors
 #   --percent LIST   budgets in percent of the arrays (default: '50 25')
 #   --times N        of which the median counts (default: 3)
 #   --dir DIR        where spill and swap files are made (default: /var/tmp); nothing stays there
 #   --mpi NAME       openmpi (default) or mpich
 set -euo pipefail
 
-waters=7 percent='50 25' times=3 dir=/var/tmp mpi=openmpi
-ranks=2
+waters=7 ranks=2 percent='50 25' times=3 dir=/var/tmp mpi=openmpi
 limit=1800   # seconds until a run counts as hung
 . "$(dirname "$0")/nwchem_options.sh"
-take_options 'waters percent times dir mpi' "$@"
+take_options 'waters ranks percent times dir mpi' "$@"
 programs=$folder/$mpi/bin/LINUX64
 [ -x "$programs/nwchem.kasane" ] || fail "there is no $programs/nwchem.kasane: run nwchem.sh"
 [ "$(id -u)" = 0 ] || fail "needs root, for swap and memory control groups"
 
-groups=/sys/fs/cgroup/memory most=memory.limit_in_bytes peak=memory.max_usage_in_bytes
-[ -d "$groups" ] || groups=/sys/fs/cgroup most=memory.max peak=memory.peak
+groups=/sys/fs/cgroup/memory most=memory.limit_in_bytes
+[ -d "$groups" ] || groups=/sys/fs/cgroup most=memory.max
 work=$(mktemp -d "$dir/kasane-nwchem.XXXXXX")
 group=$groups/$(basename "$work") running='' swap=''
 finish() {   # to its end, whatever of it fails
@@ -37,6 +37,7 @@ trap finish EXIT
 trap 'exit 2' INT TERM
 
 # run LIBRARY NAME LIMIT: NWChem on NAME.nw in a new group of so many bytes (none: as many as there are).
+# resident: what its processes had in DRAM at most; files that are merely cached are not part of it.
 run() {
   rmdir "$group" 2>/dev/null || true
   mkdir "$group" && [ -e "$group/$most" ] || fail "there is no $group/$most: no control of memory here"
@@ -44,6 +45,13 @@ run() {
   (echo "$BASHPID" >"$group/cgroup.procs" && cd "$work" &&
     exec timeout "$limit" "mpirun.$mpi" -n "$ranks" "$programs/nwchem.$1" "$2.nw" >"$2.out" 2>&1 </dev/null) &
   running=$!
+  resident=0
+  while kill -0 "$running" 2>/dev/null; do
+    now=$(awk '/^(total_rss|total_mapped_file|anon|file_mapped) / { n += $2 } END { printf "%.0f", n }' \
+      "$group/memory.stat")
+    [ "$now" -le "$resident" ] || resident=$now
+    sleep .2
+  done
   wait "$running" || {
     grep -h 'ARMCI Error' "$work/$2.out" >&2 || tail -n 20 "$work/$2.out" >&2
     fail "$1 on $2.nw has failed"
@@ -81,7 +89,7 @@ median() { sort -n "$work/$1.seconds" | awk '{ x[NR] = $1 } END { print x[int((N
 mp2 armci-mpi first ''
 arrays=$(awk '/Max memory consumed for GA/ { print $(NF - 1) }' "$work/mp2.out")
 arrays=$((arrays * ranks))
-private=$(($(cat "$group/$peak") - arrays))
+private=$((resident - arrays))
 echo "arrays $((arrays >> 20)) MiB, beside them $((private >> 20)) MiB; $ranks processes"
 head -c $((2 * arrays + (64 << 20))) /dev/zero >"$work/swap"
 chmod 600 "$work/swap"
