@@ -77,10 +77,16 @@ foreach(name kasane kasane-attach kasane-acp kasane-comm kasane-graph)
     COMPONENT devel)
 endforeach()
 
-# What make install needs built.
-add_custom_target(kasane_installed)
-foreach(target kasane_command kasane_pages kasane_library kasane_acp kasane_entry kasane_graph kasane_malloc
+# What make install needs built, and of this the libraries.
+add_custom_target(kasane_libraries)
+foreach(target kasane_library kasane_acp kasane_entry kasane_graph kasane_malloc kasane_preload
   kasane-mpi-openmpi kasane-mpi-mpich kasane-pmix armci-openmpi armci-mpich)
+  if(TARGET ${target})
+    add_dependencies(kasane_libraries ${target})
+  endif()
+endforeach()
+add_custom_target(kasane_installed)
+foreach(target kasane_libraries kasane_command kasane_pages)
   if(TARGET ${target})
     add_dependencies(kasane_installed ${target})
   endif()

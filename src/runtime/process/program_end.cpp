@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "runtime/process/coverage.h"
 #include "runtime/rank/hidden.h"
 #include "runtime/rank/process_state.h"
 #include "runtime/rank/runtime.h"
@@ -71,6 +72,7 @@ extern "C" [[gnu::visibility("default")]] void exit(int code) noexcept {
 
 extern "C" [[gnu::visibility("default")]] void _exit(int code) {
   note_end_of_process();
+  kasane::runtime::write_coverage();
   for (;;) ::syscall(SYS_exit_group, code);
 }
 extern "C" [[gnu::visibility("default")]] void _Exit(int code) noexcept { ::_exit(code); }

@@ -15,6 +15,7 @@
 #include <string>
 
 #include "mem/space.h"
+#include "runtime/process/coverage.h"
 #include "runtime/process/signals.h"
 #include "runtime/rank/crash_text.h"
 #include "runtime/rank/process_state.h"
@@ -46,6 +47,7 @@ void unblock(std::initializer_list<int> signals) noexcept {
 
 /// Ends the process by the signal's default action.
 [[noreturn]] void die_of(int signal) noexcept {
+  write_coverage();
   struct sigaction standard = {};
   standard.sa_handler = SIG_DFL;
   traps::raw_sigaction(signal, &standard, nullptr);
