@@ -32,9 +32,9 @@ COVERED_UNITS ?= (base|checkpoint|comm|comm_[a-z]+|dsm|gas|mem|mpi|runtime|sched
   fuzz/ containers/containers_(test|kinds)/ algorithm/ arrays/array_test api/api_test graph/graph_test \
   apps/graph/ armci/(calls|oracle|errors)/openmpi pages/ stress/stress_(sim|drf/|relocate) ucx/ucx_test
 COVERED_JOBS ?= acp anywhere api arrays atomics attach checkpoint cluster comm_session containers deadlock \
-  examples fairness globals heap held_mutex hosts launch malloc misses mixing moving numa pmix polling preload \
-  private_memory programs python races settings signals spread start stats stress system_calls team tiers \
-  trace trust
+  examples fairness globals heap held_mutex hosts launch malloc misses mixing moving numa pmix polling \
+  preload private_memory programs python races settings signals spread start stats stress system_calls team \
+  tiers trace trust
 space := $(subst ,, )
 
 # Our own sources, for format and tidy.

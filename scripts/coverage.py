@@ -23,8 +23,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 def lines_of(notes):
     """{file: {line: whether it ran}} of an object."""
     found = collections.defaultdict(dict)
-    told = subprocess.run(["gcov", "--json-format", "--stdout", str(notes)], cwd=notes.parent,
-                          capture_output=True, check=False).stdout
+    told = subprocess.run(["gcov", "-s", str(ROOT), "-r", "--json-format", "--stdout", str(notes)],
+                          cwd=notes.parent, capture_output=True, check=False).stdout   # of our sources alone
     for text in told.splitlines():
         try:
             record = json.loads(text)
