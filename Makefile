@@ -25,9 +25,10 @@ PROGRAMS_OFF = -DKASANE_BUILD_TESTS=OFF -DKASANE_BUILD_BENCH=OFF -DKASANE_BUILD_
 
 # What make coverage builds with gcov beside the libraries: tests that contain the layers themselves, and
 # programs of users with most of the public headers. Other programs are release's, with coverage's library.
-COVERED_PROGRAMS ?= containers_test containers_kinds algorithm_test array_test api_test graph_test graph \
-  stress_drf stress_relocate armci_calls_openmpi armci_oracle_openmpi comm_test collectives_test dsm_test \
-  engine_test mpi_test mpi_engine_test pages_test sched_multi_test ucx_test
+COVERED_PROGRAMS ?= kasane_command containers_test containers_kinds algorithm_test array_test api_test \
+  graph_test graph stress_drf stress_relocate stress_sim armci_calls_openmpi armci_oracle_openmpi comm_test \
+  collectives_test dsm_test engine_test mpi_test mpi_engine_test mpi_contract_test pages_test \
+  sched_multi_test session_fork_test session_program ucx_test
 COVERED_UNITS ?= (base|checkpoint|comm|comm_[a-z]+|dsm|gas|mem|mpi|runtime|sched|topo|traps|ult|ult_sync)/ \
   fuzz/ containers/containers_(test|kinds)/ algorithm/ arrays/array_test api/api_test graph/graph_test \
   apps/graph/ armci/(calls|oracle|errors)/openmpi pages/ stress/stress_(sim|drf/|relocate) ucx/ucx_test
