@@ -181,7 +181,7 @@ TEST(Command, WarnsOfVariablesThatNobodyReads) {
 TEST(Command, RunHasFewOptions) {
   const Outcome help = kasane({"run", "--help"});
   const int options = count_of(help.out, "[KASANE_");
-  EXPECT_LE(options, 27) << help.out;
+  EXPECT_LE(options, 28) << help.out;
   EXPECT_GE(options, 15) << help.out;
 }
 

@@ -23,6 +23,7 @@ __attribute__((used)) static const char kRust[] = "/rustc/1/library/std/src/pani
 
 enum { kThreads = 4, kSteps = 100 };
 static pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_barrier_t g_all; /* else the last thread may begin when the first has ended */
 static int g_sum = 1;
 static int* g_other;
 static pid_t g_where[kThreads];
@@ -30,6 +31,7 @@ static pid_t g_where[kThreads];
 static void* work(void* number) {
   const int n = *(int*)number;
   g_where[n] = getpid();
+  pthread_barrier_wait(&g_all);
   for (int i = 0; i < kSteps; ++i) {
     pthread_mutex_lock(&g_mutex);
     ++g_sum;
@@ -66,6 +68,7 @@ int main(int argc, char** argv) {
   pthread_t threads[kThreads];
   int numbers[kThreads];
   g_other = calloc(1, sizeof *g_other);
+  if (pthread_barrier_init(&g_all, NULL, kThreads) != 0) return 1;
   for (int i = 0; i < kThreads; ++i) {
     numbers[i] = i;
     if (pthread_create(&threads[i], NULL, work, &numbers[i]) != 0) return 1;
