@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dsm/fence.h"
 
-#include <algorithm>
 #include <atomic>
 #include <cstring>
 
@@ -76,8 +75,10 @@ bool Fence::take(Held& one, const BlockStep& step) {
   take(one[0], one.before(0), step, false);
   one.keep();
   let_all_go();
-  std::array<BlockId, kMostBlocks> again;
-  return page_in(again) == 0;
+  if (back_count_ == 0) return true;
+  back_count_ = 0;
+  f_.fetches_.page_in(io_, pages_.page_of(one[0]));
+  return false;
 }
 
 void Fence::take(BlockId b, const BlockState& s, const BlockStep& step, bool open) {
@@ -108,7 +109,7 @@ void Fence::act_alone(BlockId b, const BlockStep& step) {
   }
   if (put == PutState::put && step.actions[1] == Action::refresh)
     put = unless_absent(f_.fetches_.refresh(io_, b, true));
-  if (put == PutState::later) back_[back_count_++] = b;
+  if (put == PutState::later) give_back_later(b);
   const BlockState before = blocks_.before(b);
   blocks_.finish(b, before,
                  put == PutState::later  ? before
@@ -118,34 +119,22 @@ void Fence::act_alone(BlockId b, const BlockStep& step) {
 
 // ---- all that was added -----------------------------------------------------------------------------------
 
-/// What is given back is taken again page by page: together what is free, then what other threads hold.
+/// What is given back is taken again page by page: together what is free, alone what another thread has.
 void Fence::run() {
   let_all_go();
-  std::array<BlockId, kMostBlocks> again;
-  while (const std::size_t n = page_in(again)) {
-    std::size_t held = 0;
-    for (std::size_t i = 0; i < n; ++i) {
-      if (!try_take(again[i], blocks_.state(again[i]), false)) again[held++] = again[i];
+  while (back_count_ != 0) {
+    const PageId page = pages_.page_of(last_back());
+    f_.fetches_.page_in(io_, page);
+    for (std::size_t left = back_count_; left != 0 && pages_.page_of(last_back()) == page; --left) {
+      const BlockId b = last_back();
+      --back_count_;
+      if (try_take(b, blocks_.state(b), false)) continue;
+      let_all_go();
+      const BlockStep step = blocks_.claim(io_, b, event_);
+      if (step.verdict == Verdict::proceed) take(b, blocks_.before(b), step, false);
     }
     let_all_go();
-    for (std::size_t i = 0; i < held; ++i) {
-      const BlockStep step = blocks_.claim(io_, again[i], event_);
-      if (step.verdict == Verdict::proceed) take(again[i], blocks_.before(again[i]), step, false);
-      let_all_go();
-    }
   }
-}
-
-/// Nothing is held. Has the page of what was given back last paged in; again: its blocks. Returns how many.
-std::size_t Fence::page_in(std::array<BlockId, kMostBlocks>& again) {
-  if (back_count_ == 0) return 0;
-  const PageId page = pages_.page_of(back_[back_count_ - 1]);
-  std::size_t n = 0;
-  while (back_count_ != 0 && pages_.page_of(back_[back_count_ - 1]) == page)
-    again[n++] = back_[--back_count_];
-  std::reverse(again.begin(), again.begin() + n);
-  f_.fetches_.page_in(io_, page);
-  return n;
 }
 
 void Fence::let_all_go() {
@@ -233,16 +222,16 @@ void Fence::go_on(Of& of, Outbox& out, const Send& send, PutState until) {
   }
 }
 
+/// From the last on: what is given back lies where finished ones lay.
 void Fence::finish() noexcept {
-  for (const Of& of : of_pages()) {
-    for (std::size_t i = of.first; i < of.end; ++i) {
-      const BlockState before = blocks_.before(block_[i]);
-      const bool is_put = of.put == PutState::put || !before.dirty();
-      if (!is_put && of.put == PutState::later) back_[back_count_++] = block_[i];
-      blocks_.finish(block_[i], before,
-                     is_put                      ? after(i, before)
-                     : of.put == PutState::later ? before
-                                                 : become_owned(before));
+  for (std::size_t p = page_count_; p-- != 0;) {
+    const PutState put = page_[p].put;
+    for (std::size_t i = page_[p].end; i-- != page_[p].first;) {
+      const BlockId b = block_[i];
+      const BlockState before = blocks_.before(b);
+      const bool is_put = put == PutState::put || !before.dirty(), later = put == PutState::later;
+      if (!is_put && later) give_back_later(b);
+      blocks_.finish(b, before, is_put ? after(i, before) : later ? before : become_owned(before));
     }
   }
 }

@@ -72,7 +72,12 @@ class Fence {
   void take(BlockId, const BlockState&, const BlockStep&, bool open);
   void act_alone(BlockId, const BlockStep&);
   void let_all_go();
-  std::size_t page_in(std::array<BlockId, kMostBlocks>& again);
+  /// Of those that were given back, the last.
+  [[nodiscard]] BlockId& last_back() noexcept { return block_[kMostBlocks - back_count_]; }
+  void give_back_later(BlockId b) noexcept {
+    ++back_count_;
+    last_back() = b;
+  }
   [[nodiscard]] BlockState after(std::size_t i, const BlockState& before) const noexcept {
     return next(before, open_[i] ? BlockEvent::release_open : event_).after;
   }
@@ -97,12 +102,11 @@ class Fence {
   Counters* counters_;
   const BlockEvent event_;
   const bool may_stay_open_;
-  std::array<BlockId, kMostBlocks> block_;
-  std::array<bool, kMostBlocks> open_;  ///< V goes on allowing stores to it
+  std::array<BlockId, kMostBlocks> block_;  ///< claimed; from the end on those given back
+  std::array<bool, kMostBlocks> open_;      ///< V goes on allowing stores to it
   std::array<Of, kMostPages> page_;
   std::size_t block_count_ = 0, page_count_ = 0;
-  std::array<BlockId, kMostBlocks> back_;  ///< given back, until their pages are in DRAM
-  std::size_t back_count_ = 0;
+  std::size_t back_count_ = 0;  ///< given back, until their pages are in DRAM
 };
 
 }  // namespace kasane::dsm

@@ -43,7 +43,7 @@ class Input {
   }
   /// A text that its length, a byte, precedes.
   std::string text() {
-    const std::size_t bytes = std::min<std::size_t>(below(256), rest_.size());
+    const std::size_t said = below(256), bytes = std::min(said, rest_.size());
     std::string t(rest_.substr(0, bytes));
     rest_.remove_prefix(bytes);
     return t;
