@@ -177,8 +177,8 @@ void Fence::put() {
   }
   for (Of& of : of_pages()) {
     go_on(of, out, send);
-    if (of.put == PutState::kept) open_changed(of);
-    if (of.put == PutState::later) show_again(of);
+    if (of.put == PutState::kept) p_.sharing.mark(of.page);
+    if (of.put > PutState::put) open_changed(of);
   }
 }
 
@@ -238,18 +238,10 @@ void Fence::finish() noexcept {
 
 // ---- puts ------------------------------------------------------------------------------------------------
 
-/// The page is this rank's, and partial: V allows stores to its blocks that are changed.
+/// Nothing was put: V allows stores to the page's blocks that are changed, as it did.
 void Fence::open_changed(const Of& of) noexcept {
-  p_.sharing.mark(of.page);
   for (std::size_t i = of.first; i < of.end; ++i) {
     if (blocks_.state(block_[i]).dirty()) blocks_.protect({block_[i], 1}, Access::write);
-  }
-}
-
-/// The page is to be paged in first: V allows of its blocks that are changed what it did.
-void Fence::show_again(const Of& of) noexcept {
-  for (std::size_t i = of.first; i < of.end; ++i) {
-    if (const BlockState s = blocks_.state(block_[i]); s.dirty()) blocks_.protect({block_[i], 1}, s.access);
   }
 }
 

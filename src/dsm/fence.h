@@ -85,7 +85,6 @@ class Fence {
   template <class Send>
   void go_on(Of&, Outbox&, const Send&, PutState until = PutState::put);
   void open_changed(const Of&) noexcept;
-  void show_again(const Of&) noexcept;
   PutState put_live(BlockId, const BlockStep&);
   PutEvent put_blocks(Outbox&, Of&);
   std::size_t put_changed(Outbox&, Rank owner, std::uint64_t offset, const std::byte* bytes, std::byte* base,

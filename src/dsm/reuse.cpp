@@ -92,14 +92,12 @@ void Moves::discard(comm::Blocking& io, std::uint64_t offset, std::size_t bytes)
                         end = std::min(offset + bytes, (b + 1) * kBlockBytes);
     const BlockEvent event = end - begin == kBlockBytes ? BlockEvent::discard_block : BlockEvent::discard;
     Held held(blocks_, block);
-    for (bool again = true; again;) {
-      const BlockStep step = held.claim(io, 0, event);
-      again = false;
-      if (step.verdict == Verdict::proceed && step.actions[0] == Action::restore_bytes)
-        std::memcpy(p_.space.a(begin), p_.space.t(begin), end - begin);
-      else if (step.verdict == Verdict::proceed)
-        again = !Fence(fences_, io, nullptr, event).take(held, step);
-    }
+    BlockStep step = held.claim(io, 0, event);
+    while (step.verdict == Verdict::proceed && step.actions[0] != Action::restore_bytes &&
+           !Fence(fences_, io, nullptr, event).take(held, step))
+      step = held.claim(io, 0, event);
+    if (step.actions[0] == Action::restore_bytes)
+      std::memcpy(p_.space.a(begin), p_.space.t(begin), end - begin);
     held.give_back();
     // After a direct put of the bytes the copy differs from the owner's: a store of the value that the copy
     // happens to hold would make no diff.

@@ -621,7 +621,7 @@ class Coherence {
       x.action = x.sub = 0;
     };
     Byte& prot = n.prot[x.at][x.block];
-    if (x.back != 0) {  // Fence::show_again, then finish
+    if (x.back != 0) {  // Fence::open_changed, then finish
       const auto access = Byte(before_claim(s, x.at, x.block).access);
       if (prot == access)
         give_back_and_ask(n, a);
@@ -1328,7 +1328,7 @@ class Coherence {
         n.prot[x.at][b] = 2;
         return next_put(), done(), true;
       }
-      if (x.back & 1 << b) {  // Fence::show_again
+      if (x.back & 1 << b) {  // Fence::open_changed, too
         n.prot[x.at][b] = Byte(before_claim(n, x.at, b).access);
         return next_put(), done(), true;
       }
