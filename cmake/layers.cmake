@@ -27,7 +27,7 @@ set(KASANE_LAYERS
   "sched      | src/sched          | ult gas"
   "checkpoint | src/checkpoint     | base"
   "rank       | src/runtime/rank   | dsm ult comm_session"
-  "language   | src/runtime/language | rank ult_sync"
+  "language   | src/runtime/language | rank ult_sync api"
   "process    | src/runtime/process | language"
   "report     | src/runtime/report | process"
   "c_api      | src/runtime/api    | report checkpoint api"

@@ -14,9 +14,12 @@
 
 #include <cxxabi.h>
 
+#include <array>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <kasane/error.hpp>
 #include <new>
 
 #include "base/throw_site.h"
@@ -34,24 +37,38 @@ bool wants_space(Runtime* runtime) noexcept {
   return runtime != nullptr && runtime->options().new_in_space && kasane::ult::Pool::in_program();
 }
 
-/// Null where there is no memory.
-void* allocate(std::size_t bytes, std::size_t align, const void* site) noexcept {
+/// What out_of_memory::what() says, which is no allocation itself.
+using Reason = std::array<char, 240>;
+
+/// Null where there is no memory; then *why says which memory, if it is the space's.
+void* allocate(std::size_t bytes, std::size_t align, const void* site, Reason* why = nullptr) noexcept {
   Runtime* runtime = Runtime::current();
   if (wants_space(runtime)) {
     const auto p = kasane::runtime::program_allocate(*runtime, bytes, align, Placement::local, site);
-    return p ? *p : nullptr;
+    if (p) return *p;
+    if (why != nullptr) why->at(p.error().message.copy(why->data(), why->size() - 1)) = 0;
+    return nullptr;
   }
   if (align <= alignof(std::max_align_t)) return std::malloc(bytes != 0 ? bytes : 1);
   return std::aligned_alloc(align, (bytes + align - 1) / align * align);
 }
 
-void* allocate_or_throw(std::size_t bytes, std::size_t align, const void* site) {
-  for (;;) {
-    if (void* p = allocate(bytes, align, site)) return p;
-    const std::new_handler handler = std::get_new_handler();
-    if (handler == nullptr) throw std::bad_alloc();
+[[gnu::cold, gnu::noinline]] void* allocate_after_handlers(std::size_t bytes, std::size_t align,
+                                                           const void* site) {
+  while (const std::new_handler handler = std::get_new_handler()) {
     handler();
+    if (void* p = allocate(bytes, align, site)) return p;
   }
+  Reason why;
+  why[0] = 0;
+  if (void* p = allocate(bytes, align, site, &why)) return p;
+  if (why[0] != 0) throw kasane::out_of_memory(why.data());
+  throw std::bad_alloc();
+}
+
+void* allocate_or_throw(std::size_t bytes, std::size_t align, const void* site) {
+  if (void* p = allocate(bytes, align, site)) return p;
+  return allocate_after_handlers(bytes, align, site);
 }
 
 void release(void* p, const void* site) noexcept {
@@ -69,10 +86,15 @@ void release(void* p, const void* site) noexcept {
 constexpr std::size_t kDefaultAlign = __STDCPP_DEFAULT_NEW_ALIGNMENT__;
 constexpr std::size_t kDependentException = 112;
 
-/// Zeroed memory for an exception; where there is none the program ends.
+/// Zeroed memory for an exception; where there is none the program ends, and says so.
 void* exception_memory(std::size_t bytes, const void* site) noexcept {
-  void* p = allocate(bytes, kDefaultAlign, site);
-  if (p == nullptr) std::terminate();
+  Reason why;
+  why[0] = 0;
+  void* p = allocate(bytes, kDefaultAlign, site, &why);
+  if (p == nullptr) {
+    std::fprintf(stderr, "kasane: no memory is left for an exception, so the program ends: %s\n", why.data());
+    std::terminate();
+  }
   return std::memset(p, 0, bytes);
 }
 

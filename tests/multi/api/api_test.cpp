@@ -465,6 +465,23 @@ TEST(Memory, TooMuchIsBadAllocWithANumber) {
   EXPECT_EQ(code_of([] { (void)kasane::allocate(8, 3); }, "align"), EINVAL);
 }
 
+#if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)  // these have their own new
+TEST(Memory, NewWithoutMemorySaysWhoseIsUsedUp) {
+  static std::byte* volatile made;
+  const std::string said = kasane::run([]() -> std::string {
+    try {
+      made = new std::byte[std::size_t{1} << 50];
+      delete[] made;
+      return "allocated";
+    } catch (const std::bad_alloc& e) {
+      return e.what();
+    }
+  });
+  EXPECT_NE(said.find("allocate: "), std::string::npos) << said;
+  EXPECT_NE(said.find("1125899906842624"), std::string::npos) << said;
+}
+#endif
+
 TEST(Memory, NewOnAThreadIsSeenByAll) {
   EXPECT_EQ(kasane::run([] {
               std::vector<std::vector<int>*> made(20);

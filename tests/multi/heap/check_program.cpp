@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <kasane/kasane.hpp>
+#include <new>
 #include <string>
 
 namespace {
@@ -24,6 +25,11 @@ void act(const std::string& what) {
       for (int i = 0; i < 3; ++i) std::memset(leak(1000, r), 1, 1000);
     }
     std::memset(leak(100'000, kasane::ranks() - 1), 1, 100'000);
+  }
+  if (what == "exhaust") {
+    for (std::size_t bytes = std::size_t{1} << 20; bytes >= 64; bytes /= 2)
+      while (::operator new(bytes, std::nothrow) != nullptr) continue;
+    throw std::bad_alloc();
   }
   void* q = const_cast<char*>(p);
   if (what == "exit") {
