@@ -7,9 +7,9 @@ several ranks by `kasane run --attach -n 2 -- python3 python_peers.py …`. Give
   files   256 MiB in .npy files        np.memmap; where need be by blocks
   beyond  arrays of 128 MiB with a quarter of that in memory: the same
   order   a sort of those              np.sort of a map
-  product of matrices of 128 MiB with 96 MiB of memory: NumPy's in memory
+  product of matrices of 128 MiB with a quarter of all three: NumPy's in memory
 
-MIB: of files, beyond and order. The page cache has the files; cold: it has none when a turn begins.
+MIB: of files, beyond, order and product. The page cache has the files; cold: it has none when a turn begins.
 
 Files are in FOLDER. Rank 0 does the peer's part alone, all ranks ours, in turns. Prints medians of the time
 on the clock, less that in which the thread waited for a processor that others had, and of all ranks'
@@ -198,14 +198,14 @@ def order():
 
 
 def product():
-    n = 4096
+    n = int((SIZE * MIB // 8) ** .5)
     a, b = (kasane.random.random((n, n), seed=k, tiles=(512, 512)) for k in range(2))
     x, y, z, c = a.gather(), b.gather(), np.empty((n, n)), kasane.empty((n, n), tiles=(512, 512))
-    row("matmul 4096", lambda: np.matmul(x, y, out=z), lambda: kasane.matmul(a, b, out=c))
+    row(f"matmul {n}", lambda: np.matmul(x, y, out=z), lambda: kasane.matmul(a, b, out=c))
     assert np.allclose(c[7], z[7])
 
 
-DRAM = {"beyond": f"{SIZE // 4}M", "order": f"{SIZE // 4}M", "product": "96M"}.get(SECTION)
+DRAM = {"beyond": f"{SIZE // 4}M", "order": f"{SIZE // 4}M", "product": f"{SIZE * 3 // 4}M"}.get(SECTION)
 kasane.attach(**({"dram": DRAM, "spill": FOLDER} if DRAM else {}))
 if kasane.rank() == 0:
     print(f"{SECTION}, {kasane.ranks()} ranks: peer's time, processor time; ours; ours over the peer's")

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Threads of one worker whose accesses wait for pages while others of them run (docs/design/misses.md): they
-// load blocks of another rank, and claim blocks as a release, an acquire or an eviction does. The service
-// thread claims them too, and drops one. A miss ends in dsm/fetch_protocol.h's last step.
+// load blocks of another rank, claim blocks as a release or an acquire does, and end while others wait. The
+// service thread claims blocks too, as a recall does, drops one, and evicts one: it takes the bit, and the
+// bytes leave later. A miss ends in dsm/fetch_protocol.h's last step.
 //
 // Checked: no thread goes on without the bytes of what it loads, nobody takes a bit that another has, a miss
 // is one thread's, a thread goes on on its worker; from every state there is a way to the end. A rule taken
@@ -25,6 +26,7 @@ enum class MissWithout : std::uint8_t {
   retry,          ///< a thread that was woken goes on behind its access
   own_worker,     ///< another worker resumes a thread that waits
   one_room,       ///< the room of a miss is free as soon as its bytes arrive, and again when it ends
+  evicts_free,    ///< what is evicted may be a block whose miss is under way
 };
 
 struct Leavers {
@@ -33,10 +35,11 @@ struct Leavers {
   static constexpr unsigned kThreads = 2, kBlocks = 2, kRooms = 2, kOps = 4;
   enum Op : std::uint8_t { end, load0, load1, claim0, claim1 };
   static constexpr Op kProgram[kThreads][kOps] = {{load0, claim1, load1, end}, {load1, claim0, load0, end}};
-  static constexpr std::uint8_t kService[3] = {0, 1, 2};  // claims a block, the other one, drops the first
+  // Claims a block, the other one, drops the first, begins to evict the second, ends that.
+  static constexpr std::uint8_t kServiceSteps = 5;
 
   enum Mode : std::uint8_t { ready, runs, waits };
-  enum Bit : std::uint8_t { free, of_miss, of_thread };
+  enum Bit : std::uint8_t { free, of_miss, of_thread, of_eviction };
   enum Room : std::uint8_t { unused, reads, arrived };
   struct Thread {
     std::uint8_t mode, at, block, elsewhere;
@@ -69,7 +72,7 @@ struct Leavers {
   bool finished(const State& s) const {
     for (unsigned t = 0; t < kThreads; ++t)
       if (kProgram[t][s.thread[t].at] != end) return false;
-    return s.service == 3;
+    return s.service == kServiceSteps;
   }
   bool circles() const { return true; }
   std::string name(const Step& x) const {
@@ -212,22 +215,29 @@ struct Leavers {
     m = {};
   }
 
-  /// The service thread: two claims, then an acquire that drops block 0, for which a miss under way is void.
+  /// The service thread: two claims, an acquire that drops block 0, for which a miss under way is void, and
+  /// an eviction of block 1.
   template <class Emit>
   void serve(const State& s, Emit&& emit) const {
-    if (s.service == 3) return;
+    if (s.service == kServiceSteps) return;
     State n = s;
-    if (kService[s.service] == 2) {
-      if (s.bit[0] != free) {
-        for (Miss& m : n.miss) m.dropped |= m.room != unused && m.dropped == 0;
-        if (n.miss[0].dropped == s.miss[0].dropped && n.miss[1].dropped == s.miss[1].dropped) return;
-        return emit(n, Step{4, 8, 2});
-      }
-      n.shown[0] = 0;
-    } else if (s.bit[kService[s.service]] != free) {
-      return;
-    }
     ++n.service;
+    const unsigned b = s.service == 1 || s.service >= 3 ? 1 : 0;
+    if (s.service == 4) {
+      if (n.bit[b] != of_eviction) n.wrong = 2;
+      n.bit[b] = free;
+      n.shown[b] = 0;
+    } else if (s.service == 2 && s.bit[0] != free) {
+      for (Miss& m : n.miss) m.dropped |= m.room != unused && m.dropped == 0;
+      if (n.miss[0].dropped == s.miss[0].dropped && n.miss[1].dropped == s.miss[1].dropped) return;
+      n.service = 2;
+    } else if (s.bit[b] != free && !(s.service == 3 && without == MissWithout::evicts_free)) {
+      return;
+    } else if (s.service == 2) {
+      n.shown[0] = 0;
+    } else if (s.service == 3) {
+      n.bit[b] = of_eviction;
+    }
     emit(n, Step{4, 8, s.service});
   }
 };
@@ -235,7 +245,7 @@ struct Leavers {
 TEST(Misses, EndAndLoseNothing) { expect_sound(Leavers{}); }
 TEST(Misses, EachRuleIsNeeded) {
   using enum MissWithout;
-  expect_needed<Leavers>({holds_nothing, polling, retry, own_worker, one_room});
+  expect_needed<Leavers>({holds_nothing, polling, retry, own_worker, one_room, evicts_free});
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random programs in the Array API standard's own words against array-api-strict: `strict_programs.py COUNT
-[FIRST SEED]`, by every rank. Each step is one function of the standard, called alike in both packages."""
+[FIRST SEED [large]]`, by every rank. Each step is one function of the standard, called alike in both packages.
+large: of some MB an array, for runs with less memory than they take."""
 import sys
 import time
 
@@ -14,6 +15,8 @@ except ImportError:
 
 import kasane
 
+LARGE = "large" in sys.argv
+EXTENTS, KEPT = ((300, 700), 700_000) if LARGE else ((1, 9), 1000)
 TYPES = ["bool", "int32", "int64", "uint8", "float32", "float64", "complex128"]
 
 
@@ -36,7 +39,8 @@ def step(random, a):
     kind, n = a.dtype.kind, a.ndim
     real, some = kind in "iuf", bool(a.size)
     axis = int(random.integers(-n, n)) if n else None
-    names = ["logical_not"] if kind == "b" else ["square", "positive", "astype", "sum", "prod"]
+    names = ["logical_not"] if kind == "b" else ["square", "positive", "astype", "sum"]
+    names += ["prod"] if kind != "b" and not LARGE else []  # of many: inf times 0 in some orders
     names += ["negative", "abs", "sign"] if kind in "if" else []
     names += ["floor", "isnan", "isfinite", "mean", "var", "std"] if kind == "f" and some else []
     names += ["max", "min", "argmax", "argmin"] if real and some else []
@@ -99,7 +103,7 @@ def pairwise(random, x, y):
 
 def program(seed):
     random = np.random.default_rng(seed)
-    n, m = (int(i) for i in random.integers(1, 9, 2))
+    n, m = (int(i) for i in random.integers(*EXTENTS, 2))
     pairs, said = [], []
     for shape in ((n, m), (m,), (2, n, m), (n, n)):
         dtype = str(random.choice(TYPES))
@@ -135,7 +139,7 @@ def program(seed):
             assert not several or len(got) == len(want), said[-1]
             for g, w in zip(got if several else [got], want if several else [want]):
                 compared(said[-1], g, w)
-                if isinstance(g, kasane.Array) and g.size < 1000 and g.ndim < 5 and \
+                if isinstance(g, kasane.Array) and g.size < KEPT and g.ndim < 5 and \
                         np.asarray(w).dtype in TYPES:
                     pairs.append((g, w))
     except BaseException:
