@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random programs in the Array API standard's own words against array-api-strict: `strict_programs.py COUNT
-[FIRST SEED [large]]`, by every rank. Each step is one function of the standard, called alike in both packages.
-large: of some MB an array, for runs with less memory than they take."""
+[FIRST SEED [large]]`, by every rank. Each step is one function of the standard, called alike in both; with
+`large` of arrays of some MB, for runs with less memory than they take."""
 import sys
 import time
 
