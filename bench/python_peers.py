@@ -5,7 +5,7 @@ several ranks by `kasane run --attach -n 2 -- python3 python_peers.py …`. Give
   core    256 MiB in memory            NumPy
   small   ten elements; the import     NumPy
   files   256 MiB in .npy files        np.memmap; where need be by blocks
-  beyond  arrays of 128 MiB with a quarter of that in memory: the same
+  beyond  arrays of 128 MiB with a quarter of that in memory: the same; std by blocks
   order   a sort of those              np.sort of a map
   product of matrices of 128 MiB with a quarter of all three: NumPy's in memory
 
@@ -127,7 +127,10 @@ def in_files(names, shape):
     if kasane.rank() == 0:
         for k, path in enumerate(paths):
             made = np.lib.format.open_memmap(path, "w+", float, shape)
-            made[...] = np.random.default_rng(k).random(shape)
+            random = np.random.default_rng(k)
+            for first in range(0, shape[0], 1 + shape[0] // 64):
+                part = made[first:first + 1 + shape[0] // 64]
+                part[...] = random.random(part.shape)
     kasane.barrier()
     maps = [np.load(p, mmap_mode="r+") for p in paths]
     MAPS.extend(m._mmap for m in maps)
@@ -175,8 +178,12 @@ def beyond():
         for _ in by_blocks(lambda p, q, r: np.add(p, q, out=r), *(v.reshape(-1) for v in (x, y, z))):
             pass
 
+    def std():
+        mean, flat = x.mean(), x.reshape(-1)
+        return (sum(by_blocks(lambda p: ((p - mean) ** 2).sum(), flat)) / x.size) ** .5
+
     row("sum", x.sum, a.sum)
-    row("std", x.std, a.std)
+    row("std", std, a.std)
     row("a + b, out=", add, lambda: np.add(a, b, out=c))
     row("((a - b) ** 2).sum()",
         lambda: sum(by_blocks(lambda p, q: ((p - q) ** 2).sum(), x.reshape(-1), y.reshape(-1))),

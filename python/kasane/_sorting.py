@@ -19,6 +19,7 @@ from ._manipulation import axis_of, concat, diff, flip, ravel, reshape
 from ._reductions import cumulative_sum, lines
 
 _RUN = 32 << 20  # bytes of what is sorted at once
+_SAMPLE = 4096  # a sorted run's elements from one that is kept in memory to the next
 
 
 def _operand(x):
@@ -116,7 +117,7 @@ def _of_runs(x, indices=False):
     n, run = x.size, _RUN // max(8, x.dtype.itemsize)
     runs = Array((n,), x.dtype, tiles=run)
     order = Array((n,), np.intp, tiles=run) if indices else None
-    mine = runs.tiles()
+    mine, samples = runs.tiles(), []
 
     def sort_runs():
         for low, high in counted(mine):
@@ -124,13 +125,15 @@ def _of_runs(x, indices=False):
             if indices:
                 at = np.argsort(values, kind="stable")
                 order.put(slices(low, high), at + low[0])
-                runs.put(slices(low, high), values[at])
+                values = values[at]
             else:
-                runs.put(slices(low, high), np.sort(values, kind="stable"))
+                values = np.sort(values, kind="stable")
+            runs.put(slices(low, high), values)
+            samples.append(values[::_SAMPLE].copy())
 
     used = [x, runs] + [order] * indices
     together("kasane: sort runs", used, b"", sort_runs)
-    cuts = _cuts(runs, mine, n, run)
+    cuts = _cuts(runs, mine, samples, n, run)
     result = Array((n,), x.dtype, tiles=run)
     order_of_result = Array((n,), np.intp, tiles=run) if indices else None
 
@@ -156,9 +159,25 @@ def _of_runs(x, indices=False):
     return result, order_of_result
 
 
-def _cuts(runs, mine, n, run):
+def _count(run, sample, values, side):
+    """np.searchsorted of a run by its samples, so that of each value a part of the run is read that is
+    small: all of it may lie on SSD."""
+    at = np.searchsorted(sample, values, side)
+    low, high = np.maximum((at - 1) * _SAMPLE + 1, 0), np.minimum(at * _SAMPLE, run.size)
+    last = values != values  # NaN
+    while (low < high).any():
+        middle = (low + high) // 2
+        here = run[np.minimum(middle, run.size - 1)]
+        before = here <= values if side == "right" else here < values
+        before |= last if side == "right" else last & (here == here)
+        before &= low < high
+        low, high = np.where(before, middle + 1, low), np.where(before, high, middle)
+    return low
+
+
+def _cuts(runs, mine, samples, n, run):
     """Row k: how many elements of each run come before tile k of the result. Equal ones: the earlier
-    runs'."""
+    runs'. samples: of each of this rank's runs every _SAMPLE-th element."""
     tiles, bits = -(-n // run), runs.dtype.itemsize * 8 if runs.dtype.kind != "b" else 1
     unsigned = np.dtype(f"u{runs.dtype.itemsize}")
     before = np.minimum(np.arange(tiles + 1) * run, n)
@@ -166,7 +185,7 @@ def _cuts(runs, mine, n, run):
 
     def counts(values, side):
         """Of each cut: how many elements of this rank's runs, and of all, are below, or not above."""
-        own = np.array([np.searchsorted(v, values, side) for v in views]).reshape(len(views), tiles + 1)
+        own = np.array([_count(v, s, values, side) for v, s in zip(views, samples)]).reshape(len(views), tiles + 1)
 
         def work():
             return own.sum(0, dtype=np.int64).tobytes()

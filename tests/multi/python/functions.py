@@ -16,7 +16,7 @@ from arrays import refused, same
 
 def sorts():
     """Runs of all types, with all that numbers have at their ends."""
-    _sorting._RUN = 400
+    _sorting._RUN, _sorting._SAMPLE = 400, 7
     random = np.random.default_rng(0)
     for kind in "bool int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 float32 float64".split():
         for n in (51, 401):
@@ -39,7 +39,7 @@ def sorts():
     same(kasane.argsort(equal), np.arange(333), "equal elements stay in order")
     down = kasane.argsort(equal, descending=True)
     same(down, np.arange(333), "equal elements stay in order, downwards")
-    _sorting._RUN = 32 << 20
+    _sorting._RUN, _sorting._SAMPLE = 32 << 20, 4096
 
 
 def accuracy():

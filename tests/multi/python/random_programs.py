@@ -229,7 +229,7 @@ def limits(small):
     for module in (_array, _blocks, _indexing, _linalg, _reductions):
         module.PIECE = 160 if small else 512 << 10
     _reductions._SMALL = 100 if small else 1 << 20
-    _sorting._RUN = 320 if small else 32 << 20
+    _sorting._RUN, _sorting._SAMPLE = (320, 5) if small else (32 << 20, 4096)
 
 
 def program(seed, steps=14):
