@@ -185,7 +185,8 @@ def _cuts(runs, mine, samples, n, run):
 
     def counts(values, side):
         """Of each cut: how many elements of this rank's runs, and of all, are below, or not above."""
-        own = np.array([_count(v, s, values, side) for v, s in zip(views, samples)]).reshape(len(views), tiles + 1)
+        own = np.array([_count(v, s, values, side) for v, s in zip(views, samples)])
+        own = own.reshape(len(views), tiles + 1)
 
         def work():
             return own.sum(0, dtype=np.int64).tobytes()
