@@ -16,10 +16,10 @@ constexpr std::size_t kUsed = offsetof(HeapHeader, used) / 8, kMark = offsetof(H
                       kRuns = offsetof(HeapHeader, runs) / 8;
 constexpr std::uint64_t kFirstMark = 1024;
 
-/// Runs are joined only after half as much again as is used was taken from the unused pages: joining looks at
-/// no more runs than that.
-constexpr std::uint64_t next_mark(std::uint64_t used) noexcept {
-  return used + std::max(kFirstMark, used / 2);
+/// Until this much is used, unused pages are taken before runs are joined again: a page for each run that is
+/// free after the last joining, so that joining costs O(1) a page, averaged, and 1/64 at least.
+constexpr std::uint64_t next_mark(std::uint64_t used, std::uint64_t free_runs) noexcept {
+  return used + std::max({free_runs, used / 64, std::uint64_t{16}});
 }
 
 /// While this object lives, its thread may hold free runs: a run that is being split, or all of them.
@@ -163,6 +163,7 @@ HeapRuns::Joined HeapRuns::join(HeapAccess& at, std::uint64_t pages, HeapRoom& r
   }
   std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.first < b.first; });
   room = {};
+  std::uint64_t free_runs = 0;
   Joined result = Joined::done;
   const std::uint64_t used = at.load(offsetof(HeapHeader, used));
   const std::uint64_t unused = at.layout().pages - used;
@@ -178,13 +179,14 @@ HeapRuns::Joined HeapRuns::join(HeapAccess& at, std::uint64_t pages, HeapRoom& r
       result = Joined::found;
       continue;
     }
+    ++free_runs;
     room.free_pages += whole.pages;
     room.largest_run = std::max(room.largest_run, whole.pages);
     give(at, whole.first, whole.pages);
   }
+  at.store(offsetof(HeapHeader, mark), next_mark(used, free_runs));
   room.free_pages += unused;
   room.largest_run = std::max(room.largest_run, unused);
-  at.store(offsetof(HeapHeader, mark), next_mark(used));
   at.store(offsetof(HeapHeader, joining), 0);
   return result;
 }
