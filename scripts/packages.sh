@@ -6,7 +6,8 @@
 # packages stay.
 # Usage: packages.sh [SUITE [FOLDER]]   SUITE: one that debootstrap knows here (default: this system's)
 #   FOLDER      where the roots and the packages go (default: build/packages)
-#   MIRROR=URL  of the suite, else debootstrap's own
+#   MIRROR='URL [SCRIPT]'  of the suite, and debootstrap's script for it, else debootstrap's own
+#   BOOTSTRAP=OPTIONS  of debootstrap's, such as --keyring or --components
 #   CCACHE=DIR  a folder of ccache's, shared with the root in which is built
 #   PACKAGES=DIR  a folder with packages of this suite, to be installed in place of making them
 #   WHEEL=FILE  tries that wheel (make wheel) in a root which has Python and neither a compiler, an MPI nor
@@ -39,7 +40,9 @@ fresh() {   # ROOT: Debian alone
   [ ! -d "$1" ] || return 0
   if [ ! -d "$folder/bare" ]; then
     say "debootstrap"
-    debootstrap --variant=minbase "$suite" "$folder/bare.tmp" ${MIRROR:+"$MIRROR"} >"$folder/log" 2>&1 ||
+    # shellcheck disable=SC2086  # words
+    debootstrap --variant=minbase ${BOOTSTRAP:-} "$suite" "$folder/bare.tmp" ${MIRROR:-} \
+      >"$folder/log" 2>&1 ||
       { tail -5 "$folder/log"; rm -rf "$folder/bare.tmp"; say "no such archive here"; exit 1; }
     cp /etc/resolv.conf "$folder/bare.tmp/etc/" 2>/dev/null || true
     cp -r /etc/apt/apt.conf.d/. "$folder/bare.tmp/etc/apt/apt.conf.d/" 2>/dev/null || true
