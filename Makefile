@@ -29,9 +29,10 @@ COVERED_PROGRAMS ?= kasane_command containers_test containers_kinds algorithm_te
   graph_test graph stress_drf stress_relocate stress_sim armci_calls_openmpi armci_oracle_openmpi comm_test \
   collectives_test dsm_test engine_test mpi_test mpi_engine_test mpi_contract_test pages_test \
   sched_multi_test session_fork_test session_program ucx_test
-COVERED_UNITS ?= (base|checkpoint|comm|comm_[a-z]+|dsm|gas|mem|mpi|runtime|sched|topo|traps|ult|ult_sync)/ \
-  fuzz/ containers/containers_(test|kinds)/ algorithm/ arrays/array_test api/api_test graph/graph_test \
-  apps/graph/ armci/(calls|oracle|errors)/openmpi pages/ stress/stress_(sim|drf/|relocate) ucx/ucx_test
+COVERED_UNITS ?= (base|comm|comm_[a-z]+|dsm|gas|mem|mpi|runtime|sched|topo|traps|ult|ult_sync)/ \
+  checkpoint/checkpoint_(file|faults) fuzz/ containers/containers_(test|kinds)/ algorithm/ \
+  arrays/array_test api/api_test graph/graph_test apps/graph/ armci/(calls|oracle|errors)/openmpi pages/ \
+  stress/stress_(sim|drf/|relocate) ucx/ucx_test
 COVERED_JOBS ?= acp anywhere api arrays atomics attach checkpoint cluster comm_session containers deadlock \
   examples fairness globals heap held_mutex hosts launch malloc misses mixing moving numa pmix polling \
   preload private_memory programs python races settings signals spread start stats stress system_calls team \
