@@ -2,6 +2,8 @@
 #ifdef KASANE_COVERAGE
 #include "runtime/process/coverage.h"
 
+#include <atomic>
+
 extern "C" void __gcov_dump();
 
 namespace kasane::runtime {
@@ -25,7 +27,10 @@ void write_coverage() noexcept {
   asm("" : "+r"(first), "+r"(last));  // of one array
   for (; !g_told && first != last; ++first) (*first)();
   g_told = true;
+  static std::atomic<bool> writes{false};
+  if (writes.exchange(true)) return;  // a crash within gcov, which holds its lock
   __gcov_dump();
+  writes = false;
 }
 
 }  // namespace kasane::runtime
