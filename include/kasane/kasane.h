@@ -61,8 +61,9 @@ const char* kasane_error_message(void);
  * Runs entry(argument) as the root user-level thread, and returns when that thread has ended. Detached
  * threads may still run then. Called from main, on rank 0; main's stack lies in the space, so argument may
  * point to main's locals. A C++ exception of entry passes through. May be called again after it returned.
+ * Threads of --threads spread may call it, too; one root thread runs at a time, and the others wait for it.
  * Consistency: everything that entry did is visible to the caller afterwards.
- * EPERM: called on a user-level thread, or not on main's OS thread. A program that was linked without
+ * EPERM: called on a user-level thread, or on another OS thread. A program that was linked without
  * libkasane_start.a (pkg-config --libs kasane has it) ends with a message and status 1.
  */
 int kasane_run(void (*entry)(void*), void* argument);

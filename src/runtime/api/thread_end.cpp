@@ -54,11 +54,12 @@ ThreadCounts count_threads(const Runtime& runtime) {
 }
 
 /// The root thread: waits until it is the only one.
-void await_threads(void* roots_before) {
+void await_threads(void*) {
+  const std::uint64_t roots_before = Runtime::current()->roots() - 1;  // no other root starts meanwhile
   kasane::counting_semaphore never(0);
   for (;;) {
     const ThreadCounts counts = count_threads(*Runtime::current());
-    if (counts.ended == counts.forked + *static_cast<std::uint64_t*>(roots_before)) return;
+    if (counts.ended == counts.forked + roots_before) return;
     (void)never.try_acquire_for(std::chrono::nanoseconds(kLookAgainNs));
   }
 }
@@ -66,8 +67,7 @@ void await_threads(void* roots_before) {
 void await_all(const std::vector<pid_t>& of_runtime) {
   Runtime& runtime = *Runtime::current();
   for (;;) {
-    std::uint64_t roots = runtime.roots();
-    if (raw(runtime.rank()) == 0) runtime.run_root(await_threads, &roots);
+    if (raw(runtime.rank()) == 0) runtime.run_root(await_threads, nullptr);
     // Callers of the pool (ult/outside_callers.h) may have come and gone.
     BoundThreads* const bound = SharedProcess::current_threads();
     const bool alone = bound == nullptr || bound->running_anywhere() == 1;  // this one

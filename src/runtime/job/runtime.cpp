@@ -1367,6 +1367,7 @@ void Runtime::run_main(int (*main)(int, char**, char**), int argc, char** argv, 
 
 void Runtime::Job::run_root(void (*entry)(void*), void* arg) {
   const PassedCalls passed;  // those of the worker's loop
+  const std::scoped_lock turn(one_root);
   ++roots;
   ThreadLocalsCheck* const check = thread_locals.get();
   if (check == nullptr) return pool->run_root(0, entry, arg);

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <thread>
 #include <tuple>
@@ -82,7 +83,9 @@ struct Runtime::Layers : CallMemory {
   bool trace_lost = false;        ///< on rank 0 at the end: it could not be written
   std::uint64_t races_found = 0;  ///< by all ranks; set on rank 0 at the end
   const std::thread::id first_thread = std::this_thread::get_id();
-  std::uint64_t roots = 0;  ///< root threads started, by main
+  /// Held while a root thread runs, which has worker 0: threads of --threads spread take turns with main.
+  std::mutex one_root;
+  std::uint64_t roots = 0;  ///< root threads started; under one_root
   std::byte* main_stack_low = nullptr;
 
   Layers() = default;

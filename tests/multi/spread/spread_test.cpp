@@ -304,6 +304,24 @@ TEST(Spread, CallsOfKasane) {
   });
 }
 
+TEST(Spread, RootsTakeTurns) {
+  std::atomic<int> at_once = 0;
+  on_threads(3, [&](int i) {
+    for (int k = 0; k < 100; ++k) {
+      kasane::run([&] {
+        EXPECT_EQ(at_once += 1, 1);
+        try {
+          throw i;
+        } catch (int thrown) {
+          kasane::parallel_invoke([&] { EXPECT_EQ(thrown, i); }, [&] { EXPECT_EQ(thrown, i); });
+        }
+        EXPECT_EQ(std::current_exception(), nullptr);
+        at_once -= 1;
+      });
+    }
+  });
+}
+
 TEST(Spread, WhatCannotBeSharedIsRefused) {
   const int refused = kasane::ranks() == 1 ? 0 : ENOTSUP;
   pthread_mutexattr_t kind;
