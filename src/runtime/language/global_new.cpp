@@ -14,13 +14,13 @@
 
 #include <cxxabi.h>
 
-#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <kasane/error.hpp>
 #include <new>
+#include <optional>
 
 #include "base/throw_site.h"
 #include "runtime/language/program_memory.h"
@@ -37,8 +37,7 @@ bool wants_space(Runtime* runtime) noexcept {
   return runtime != nullptr && runtime->options().new_in_space && kasane::ult::Pool::in_program();
 }
 
-/// What out_of_memory::what() says, which is no allocation itself.
-using Reason = std::array<char, 240>;
+using Reason = std::optional<kasane::out_of_memory>;
 
 /// Null where there is no memory; then *why says which memory, if it is the space's.
 void* allocate(std::size_t bytes, std::size_t align, const void* site, Reason* why = nullptr) noexcept {
@@ -46,7 +45,7 @@ void* allocate(std::size_t bytes, std::size_t align, const void* site, Reason* w
   if (wants_space(runtime)) {
     const auto p = kasane::runtime::program_allocate(*runtime, bytes, align, Placement::local, site);
     if (p) return *p;
-    if (why != nullptr) why->at(p.error().message.copy(why->data(), why->size() - 1)) = 0;
+    if (why != nullptr) why->emplace(p.error().message.c_str());
     return nullptr;
   }
   if (align <= alignof(std::max_align_t)) return std::malloc(bytes != 0 ? bytes : 1);
@@ -60,9 +59,8 @@ void* allocate(std::size_t bytes, std::size_t align, const void* site, Reason* w
     if (void* p = allocate(bytes, align, site)) return p;
   }
   Reason why;
-  why[0] = 0;
   if (void* p = allocate(bytes, align, site, &why)) return p;
-  if (why[0] != 0) throw kasane::out_of_memory(why.data());
+  if (why) throw *why;
   throw std::bad_alloc();
 }
 
@@ -89,10 +87,10 @@ constexpr std::size_t kDependentException = 112;
 /// Zeroed memory for an exception; where there is none the program ends, and says so.
 void* exception_memory(std::size_t bytes, const void* site) noexcept {
   Reason why;
-  why[0] = 0;
   void* p = allocate(bytes, kDefaultAlign, site, &why);
   if (p == nullptr) {
-    std::fprintf(stderr, "kasane: no memory is left for an exception, so the program ends: %s\n", why.data());
+    std::fprintf(stderr, "kasane: no memory is left for an exception, so the program ends: %s\n",
+                 why ? why->what() : "malloc has none");
     std::terminate();
   }
   return std::memset(p, 0, bytes);
