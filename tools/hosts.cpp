@@ -225,9 +225,13 @@ class HostsJob {
     if (host.left != 0) --host.left;
     const bool by_signal = WIFSIGNALED(status);
     const int code = by_signal ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-    if (attaching_ && code == 0 && (joined_[rank] || come_ != 0) && !ending_) {
-      say("rank " + std::to_string(rank) + " ended without leaving the job, which the others wait for");
-      return fail(1);
+    if (!ending_ && !by_signal && (joined_[rank] || (attaching_ && come_ != 0))) {
+      const bool one_program = !attaching_ && !options_.main_in_every_rank;
+      if (one_program && (code == 0 || rank == 0)) return fail(code);  // ended by _exit()
+      if (code == 0) {
+        say("rank " + std::to_string(rank) + " ended without leaving the job, which the others wait for");
+        return fail(1);
+      }
     }
     if (rank == 0 && !attaching_ && !ending_ && (!by_signal || WTERMSIG(status) == signalled_)) {
       main_ended_ = true;

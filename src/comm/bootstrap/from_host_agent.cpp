@@ -42,6 +42,8 @@ class ByAgent final : public OutOfBand {
     return all;
   }
 
+  void end() noexcept override { tell_agent_of_leaving(socket_.get(), rank_); }
+
  private:
   static tl::unexpected<Error> broken() {
     return fail(Errc::internal, "the agent of this host sent something else than what the ranks have");

@@ -27,7 +27,7 @@ struct AgentMessage {
   enum : std::uint32_t {
     kMine = 1,  ///< from a rank: its bytes
     kAll,       ///< to a rank: for each rank the number of its bytes, a std::uint64_t, and they
-    kLeft,      ///< from a rank that attaches: it has detached, or all were refused
+    kLeft,      ///< from a rank: it ends as it should; or has detached, or all that attach were refused
     kFirstOfAgents,
   };
 };

@@ -349,6 +349,9 @@ void Supervisor::note_exit(Rank rank, int code) {
   if (phase == Phase::ended && code == 0) return;
   // One program has ended, not one of several.
   if (phase == Phase::exited && !options_.main_in_every_rank) return begin_shutdown(code);
+  // The others lose a rank that exits, and may say so and end before it is reaped.
+  if (const std::optional<int> program = program_exit(); program && phase == Phase::gave_up)
+    return begin_shutdown(*program);
   // A single rank may also have become another program (exec).
   if (phase == Phase::running && children_.size() == 1) return begin_shutdown(code);
   if (phase == Phase::ended) {
@@ -365,6 +368,18 @@ void Supervisor::note_exit(Rank rank, int code) {
   }
   messages_ += indented(with_source_lines(demangle_all(status.text())));
   begin_shutdown(code != 0 ? code : 1);
+}
+
+/// The code with which a rank has ended the program, of which it may not have been reaped.
+std::optional<int> Supervisor::program_exit() const {
+  if (options_.main_in_every_rank) return std::nullopt;
+  for (std::uint32_t r = 0; r < children_.size(); ++r) {
+    const RankStatus& status = status_.of(Rank{r});
+    // acquire: the code is stored before the phase; relaxed: so it is read after it
+    if (status.phase.load(std::memory_order_acquire) == Phase::exited)
+      return status.exit_code.load(std::memory_order_relaxed);
+  }
+  return std::nullopt;
 }
 
 void Supervisor::note_signal(Rank rank, int signal) {

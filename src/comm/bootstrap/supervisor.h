@@ -90,6 +90,7 @@ class Supervisor {
   void reap();
   void note_death(Rank rank, int wait_status);
   void note_exit(Rank rank, int code);
+  [[nodiscard]] std::optional<int> program_exit() const;
   void note_signal(Rank rank, int signal);
   [[nodiscard]] std::string explain_address(Rank rank) const;
   void begin_shutdown(int exit_status);

@@ -4,6 +4,7 @@
 
 COMMAND is kasane run with its options, up to and with --.
 """
+import re
 import subprocess
 import sys
 
@@ -39,6 +40,8 @@ def main():
         job = command + [program, deed]
         ended = subprocess.run(job, capture_output=True, text=True, check=False, timeout=60)
         said = ended.stderr.replace(program.rsplit("/", 1)[1] + ": as told\n", "")
+        if "--hosts" in command:  # where a code that is not 0 may as well be a rank's that gave up
+            said = re.sub(r"kasane: rank 1 (on b exited with code|called exit)\b.*\n", "", said)
         if ended.returncode != status or ended.stdout not in outputs or said:
             sys.exit(f"{deed}: status {ended.returncode}, output {ended.stdout!r}, errors {ended.stderr!r}")
 

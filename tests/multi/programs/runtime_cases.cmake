@@ -14,6 +14,9 @@ kasane_job_test(case_print/tagged NETWORKS ucx OPTIONS --tag-output
   COMMAND "${here}/print.py" $<TARGET_FILE:case_print> @RUN@ --)
 kasane_job_test(case_long_lines NETWORKS ucx UNDER "${here}/long_lines.sh")
 kasane_job_test(case_exits NETWORKS ucx COMMAND "${here}/exits.py" $<TARGET_FILE:case_exits> @RUN@ --)
+kasane_job_test(case_exits/hosts RANKS any
+  COMMAND "${here}/exits.py" $<TARGET_FILE:case_exits> $<TARGET_FILE:kasane_command> run
+    --agent "env HOST=%h" --hosts a,b -n 2 --)
 foreach(how main-alone main-with-os-threads main-with-threads on-threads moving first-thread)
   kasane_job_test(case_thread_exits/${how} NETWORKS ucx ARGS ${how})
 endforeach()

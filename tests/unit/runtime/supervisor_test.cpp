@@ -80,6 +80,31 @@ TEST(SupervisorDeathTest, AProgramThatEndsItselfOnAnyRankEndsTheJobWithItsStatus
   }
 }
 
+TEST(SupervisorDeathTest, ARankThatLosesTheOneThatEndedTheProgramIsNoFailure) {
+  for (const int code : {0, 9}) {
+    int pipe[2] = {-1, -1};
+    ASSERT_EQ(::pipe(pipe), 0);
+    const auto work = [=](Rank r, RankStatus& s) {
+      char byte = 0;
+      if (raw(r) == 1) {
+        s.exit_code.store(code);
+        s.phase.store(Phase::exited);
+        static_cast<void>(!::write(pipe[1], &byte, 1));
+        return wait_for_ever();  // a process may take long to end
+      }
+      static_cast<void>(!::read(pipe[0], &byte, 1));
+      s.append("lost rank 1\n");
+      s.phase.store(Phase::gave_up);
+      return 1;
+    };
+    EXPECT_EXIT(run_job(2, {}, work), testing::ExitedWithCode(code), "^$");
+    EXPECT_EXIT(run_job(2, {.main_in_every_rank = true}, work), testing::ExitedWithCode(1),
+                "rank 0 \\(pid [0-9]+\\) gave up(.|\n)*lost rank 1");
+    ::close(pipe[0]);
+    ::close(pipe[1]);
+  }
+}
+
 TEST(SupervisorDeathTest, AFailureAfterTheEndOfMainIsNoSuccess) {
   EXPECT_EXIT(run_job(2, {},
                       [](Rank r, RankStatus& s) {
