@@ -28,8 +28,8 @@ enum class Phase : std::uint32_t { starting, running, exited, ended, gave_up };
 /// One rank's entry. All zero is the valid start state.
 struct alignas(4096) RankStatus {
   std::atomic<Phase> phase;
-  std::atomic<std::int32_t> signal;     ///< the fatal signal whose report follows; 0: none
-  std::atomic<std::int32_t> exit_code;  ///< of phase exited
+  std::atomic<std::int32_t> signal;  ///< the fatal signal whose report follows; 0: none
+  std::atomic<std::uint32_t> lost;   ///< of phase gave_up: 1 + the rank that it has lost, or 0
   std::atomic<std::uint32_t> report_bytes;
   /// with tagged output: bytes of the rank's standard output that the supervisor has taken
   std::atomic<std::uint64_t> output_taken;

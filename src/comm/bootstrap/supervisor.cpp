@@ -33,6 +33,7 @@ namespace {
 
 constexpr std::uint64_t kSecond = 1'000'000'000;
 constexpr std::uint64_t kTermGrace = kSecond;           ///< from SIGTERM to SIGKILL
+constexpr std::uint64_t kLostGrace = kSecond;           ///< from the end of a rank to that of one it has lost
 constexpr std::uint64_t kShutdownGrace = 30 * kSecond;  ///< from the end of rank 0 to the end of all others
 
 sigset_t watched_signals() {
@@ -208,6 +209,7 @@ void Supervisor::wait_for_events() {
   if (pump_) pump_->watch(fds);
   int timeout_ms = -1;
   std::uint64_t until = deadline_ns_;
+  if (wait_until_ns_ != 0 && !ending_ && (until == 0 || wait_until_ns_ < until)) until = wait_until_ns_;
   if (!ending_ && threads_.look_every_ns() != 0 && (until == 0 || look_at_ns_ < until)) until = look_at_ns_;
   if (until != 0) {
     const std::uint64_t now = now_ns();
@@ -296,7 +298,6 @@ void Supervisor::check_blocked() {
 // ---- deaths ----
 
 void Supervisor::reap() {
-  std::vector<std::pair<Rank, int>> dead;
   int wait_status = 0;
   for (pid_t pid = ::waitpid(-1, &wait_status, WNOHANG); pid > 0;
        pid = ::waitpid(-1, &wait_status, WNOHANG)) {
@@ -304,25 +305,49 @@ void Supervisor::reap() {
                                     [&](const Child& c) { return c.alive && c.pid == pid; });
     if (child == children_.end()) continue;  // a process that some rank started
     child->alive = false;
-    dead.emplace_back(Rank{static_cast<std::uint32_t>(child - children_.begin())}, wait_status);
+    dead_.emplace_back(Rank{static_cast<std::uint32_t>(child - children_.begin())}, wait_status);
   }
-  if (ending_) return;  // deaths after all ranks were told to end are not reported
+  if (dead_.empty() || ending_ || waits_for_lost()) return;  // once all were told to end nothing is reported
   // A rank that gave up may take longer to end than others to notice that it is gone; its report has the
-  // reason.
-  if (!dead.empty()) {
-    for (std::uint32_t r = 0; r < children_.size(); ++r) {
-      // acquire: pairs with the store of the phase, before which the rank's text is complete
-      if (children_[r].alive && status_.of(Rank{r}).phase.load(std::memory_order_acquire) == Phase::gave_up)
-        note_exit(Rank{r}, 1);
-    }
+  // reason. That another is lost is none, if that one's end is known.
+  const std::vector<std::pair<Rank, int>> dead = std::exchange(dead_, {});
+  wait_until_ns_ = 0;
+  for (std::uint32_t r = 0; r < children_.size(); ++r)
+    if (children_[r].alive && gave_up(Rank{r}) && lost_by(Rank{r}) == kNoRank) note_exit(Rank{r}, 1);
+  for (const bool of_loss : {false, true}) {
+    for (const auto& [rank, how] : dead)
+      if ((lost_by(rank) != kNoRank) == of_loss && !(of_loss && ending_)) note_death(rank, how);
   }
-  for (const auto& [rank, how] : dead) note_death(rank, how);
   if (messages_.empty()) return;
   const auto left = std::count_if(children_.begin(), children_.end(), [](const Child& c) { return c.alive; });
   if (ending_ && left > 0)
     messages_ +=
         "kasane: ending the " + std::to_string(left) + (left == 1 ? " other rank\n" : " other ranks\n");
   write_all(2, std::exchange(messages_, {}));
+}
+
+bool Supervisor::gave_up(Rank rank) const {
+  // acquire: pairs with the store of the phase, before which the rank's text is complete
+  return status_.of(rank).phase.load(std::memory_order_acquire) == Phase::gave_up;
+}
+
+/// The other rank that this one gave up for, or kNoRank.
+Rank Supervisor::lost_by(Rank rank) const {
+  // relaxed: it is stored before the phase
+  const std::uint32_t lost = gave_up(rank) ? status_.of(rank).lost.load(std::memory_order_relaxed) : 0;
+  return lost == 0 ? kNoRank : Rank{lost - 1};
+}
+
+/// A rank's peers lose it while it ends, and may themselves be reaped first. Its own end says more than
+/// theirs, and comes soon, unless the network has failed.
+bool Supervisor::waits_for_lost() {
+  const bool known = std::any_of(dead_.begin(), dead_.end(), [&](const auto& d) {
+    const Rank lost = lost_by(d.first);
+    return lost == kNoRank || !children_[raw(lost)].alive;
+  });
+  if (known || (wait_until_ns_ != 0 && now_ns() >= wait_until_ns_)) return false;
+  if (wait_until_ns_ == 0) wait_until_ns_ = now_ns() + kLostGrace;
+  return true;
 }
 
 void Supervisor::note_death(Rank rank, int wait_status) {
@@ -349,9 +374,6 @@ void Supervisor::note_exit(Rank rank, int code) {
   if (phase == Phase::ended && code == 0) return;
   // One program has ended, not one of several.
   if (phase == Phase::exited && !options_.main_in_every_rank) return begin_shutdown(code);
-  // The others lose a rank that exits, and may say so and end before it is reaped.
-  if (const std::optional<int> program = program_exit(); program && phase == Phase::gave_up)
-    return begin_shutdown(*program);
   // A single rank may also have become another program (exec).
   if (phase == Phase::running && children_.size() == 1) return begin_shutdown(code);
   if (phase == Phase::ended) {
@@ -368,18 +390,6 @@ void Supervisor::note_exit(Rank rank, int code) {
   }
   messages_ += indented(with_source_lines(demangle_all(status.text())));
   begin_shutdown(code != 0 ? code : 1);
-}
-
-/// The code with which a rank has ended the program, of which it may not have been reaped.
-std::optional<int> Supervisor::program_exit() const {
-  if (options_.main_in_every_rank) return std::nullopt;
-  for (std::uint32_t r = 0; r < children_.size(); ++r) {
-    const RankStatus& status = status_.of(Rank{r});
-    // acquire: the code is stored before the phase; relaxed: so it is read after it
-    if (status.phase.load(std::memory_order_acquire) == Phase::exited)
-      return status.exit_code.load(std::memory_order_relaxed);
-  }
-  return std::nullopt;
 }
 
 void Supervisor::note_signal(Rank rank, int signal) {

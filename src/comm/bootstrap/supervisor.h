@@ -30,6 +30,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/ids.h"
@@ -88,9 +89,11 @@ class Supervisor {
   void check_blocked();
 
   void reap();
+  [[nodiscard]] bool gave_up(Rank rank) const;
+  [[nodiscard]] Rank lost_by(Rank rank) const;
+  bool waits_for_lost();
   void note_death(Rank rank, int wait_status);
   void note_exit(Rank rank, int code);
-  [[nodiscard]] std::optional<int> program_exit() const;
   void note_signal(Rank rank, int signal);
   [[nodiscard]] std::string explain_address(Rank rank) const;
   void begin_shutdown(int exit_status);
@@ -103,14 +106,16 @@ class Supervisor {
   std::uint64_t look_at_ns_ = 1;  ///< when the next look at whether all threads are blocked is due
   std::optional<OutputPump> pump_;
   std::vector<Child> children_;
-  sigset_t old_mask_{};                ///< the signal mask with which the program was started
-  bool child_signal_ignored_ = false;  ///< the program was started with SIGCHLD ignored
-  int signals_ = -1;                   ///< signalfd
-  std::vector<int> received_;          ///< signals that were sent to the job
-  std::optional<int> exit_status_;     ///< known once rank 0 has ended, or the job is being ended
-  bool ending_ = false;                ///< the remaining ranks were told to end
-  std::uint64_t deadline_ns_ = 0;      ///< 0: none; when it has passed, the remaining ranks are killed
-  std::string messages_;               ///< messages about the deaths of this pass
+  sigset_t old_mask_{};                     ///< the signal mask with which the program was started
+  bool child_signal_ignored_ = false;       ///< the program was started with SIGCHLD ignored
+  int signals_ = -1;                        ///< signalfd
+  std::vector<int> received_;               ///< signals that were sent to the job
+  std::optional<int> exit_status_;          ///< known once rank 0 has ended, or the job is being ended
+  bool ending_ = false;                     ///< the remaining ranks were told to end
+  std::uint64_t deadline_ns_ = 0;           ///< 0: none; when it has passed, the remaining ranks are killed
+  std::vector<std::pair<Rank, int>> dead_;  ///< reaped, with what waitpid() said, and not yet judged
+  std::uint64_t wait_until_ns_ = 0;  ///< 0, or how long at most a rank that the dead have lost may take
+  std::string messages_;             ///< messages about the deaths of this pass
   /// why the last rank did not start; the same reason of other ranks is not repeated
   std::string refusal_;
 };

@@ -71,14 +71,14 @@ extern "C" [[gnu::visibility("default")]] void exit(int code) noexcept {
 }
 
 extern "C" [[gnu::visibility("default")]] void _exit(int code) {
-  note_end_of_process(code);
+  note_end_of_process();
   kasane::runtime::write_coverage();
   for (;;) ::syscall(SYS_exit_group, code);
 }
 extern "C" [[gnu::visibility("default")]] void _Exit(int code) noexcept { ::_exit(code); }
 
 extern "C" [[gnu::visibility("default")]] void quick_exit(int code) noexcept {
-  note_end_of_process(code);
+  note_end_of_process();
   static constinit kasane::runtime::Hidden<void (*)(int)> libcs("quick_exit");
   libcs.get()(code);
   __builtin_unreachable();

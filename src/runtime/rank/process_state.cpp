@@ -32,7 +32,7 @@ void exit_early(int code) {
         .add(") while the job was running\n");
     tell(text.data(), text.size());
   }
-  note_end_of_process(code);
+  note_end_of_process();
   std::fflush(nullptr);
   // exit() does not continue: destructors of the program's static objects would run while its threads run.
   // Without a supervisor the launcher has to take it for a failure, or it would wait for the other ranks.
@@ -100,11 +100,9 @@ void give_up(const Error& error) noexcept {
   ::_exit(1);
 }
 
-void note_end_of_process(int code) noexcept {
+void note_end_of_process() noexcept {
   // the child of vfork() or of a bare clone() runs on its parent's memory, or on a copy of it
   if (g_process.rank == kNoRank || phase() != diagnostics::Phase::running || ::getpid() != g_pid) return;
-  // relaxed: set_phase() is a release
-  if (g_process.status != nullptr) g_process.status->exit_code.store(code & 0xff, std::memory_order_relaxed);
   set_phase(diagnostics::Phase::exited);
 }
 

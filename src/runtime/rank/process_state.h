@@ -57,8 +57,8 @@ void tell(const char* text, std::size_t bytes) noexcept;
 [[noreturn]] void give_up(const Error&) noexcept;
 
 /// The program ends this process, on whatever thread, past exit(): the supervisor then ends the job with
-/// this code. Async-signal-safe.
-void note_end_of_process(int code) noexcept;
+/// its exit code. Async-signal-safe.
+void note_end_of_process() noexcept;
 
 /// On a rank that does not run main, which exit() leaves for rank 0 where it can (program_end.cpp): from now
 /// on an exit() while the job runs ends the process at once, and with it the job, with exit()'s code.

@@ -42,6 +42,8 @@ void end_of_peer(void*, Rank peer, std::string_view why) noexcept {
       .decimal(ms % 1000 / 100);
   text.add(" s after the start: ").add(reason).add("; the job cannot go on without it\n");
   tell(text.data(), text.size());
+  // relaxed: set_phase() is a release
+  if (process().status != nullptr) process().status->lost.store(raw(peer) + 1, std::memory_order_relaxed);
   set_phase(diagnostics::Phase::gave_up);
   ::_exit(1);
 }

@@ -80,29 +80,46 @@ TEST(SupervisorDeathTest, AProgramThatEndsItselfOnAnyRankEndsTheJobWithItsStatus
   }
 }
 
-TEST(SupervisorDeathTest, ARankThatLosesTheOneThatEndedTheProgramIsNoFailure) {
+/// Rank 0 loses rank 1, which then does the rest of its end, and is itself reaped first.
+[[noreturn]] void lose_rank_1(SupervisorOptions options, Phase phase, const std::function<int()>& rest) {
+  int pipe[2] = {-1, -1};
+  if (::pipe(pipe) != 0) ::_exit(203);
+  run_job(3, options, [&](Rank r, RankStatus& s) {
+    char byte = 0;
+    if (raw(r) == 2) return wait_for_ever();
+    s.phase.store(raw(r) == 0 ? Phase::running : phase);
+    if (raw(r) == 1) {
+      static_cast<void>(!::write(pipe[1], &byte, 1));
+      ::usleep(50'000);
+      return rest();
+    }
+    static_cast<void>(!::read(pipe[0], &byte, 1));
+    s.append("lost rank 1\n");
+    s.lost.store(1 + 1);
+    s.phase.store(Phase::gave_up);
+    return 1;
+  });
+}
+
+TEST(SupervisorDeathTest, TheEndOfARankThatIsLostCountsNotThoseOfRanksThatLoseIt) {
   for (const int code : {0, 9}) {
-    int pipe[2] = {-1, -1};
-    ASSERT_EQ(::pipe(pipe), 0);
-    const auto work = [=](Rank r, RankStatus& s) {
-      char byte = 0;
-      if (raw(r) == 1) {
-        s.exit_code.store(code);
-        s.phase.store(Phase::exited);
-        static_cast<void>(!::write(pipe[1], &byte, 1));
-        return wait_for_ever();  // a process may take long to end
-      }
-      static_cast<void>(!::read(pipe[0], &byte, 1));
-      s.append("lost rank 1\n");
-      s.phase.store(Phase::gave_up);
-      return 1;
-    };
-    EXPECT_EXIT(run_job(2, {}, work), testing::ExitedWithCode(code), "^$");
-    EXPECT_EXIT(run_job(2, {.main_in_every_rank = true}, work), testing::ExitedWithCode(1),
-                "rank 0 \\(pid [0-9]+\\) gave up(.|\n)*lost rank 1");
-    ::close(pipe[0]);
-    ::close(pipe[1]);
+    const auto exits = [=] { return code; };
+    EXPECT_EXIT(lose_rank_1({}, Phase::exited, exits), testing::ExitedWithCode(code), "^$");
+    EXPECT_EXIT(lose_rank_1({.main_in_every_rank = true}, Phase::exited, exits),
+                testing::ExitedWithCode(code == 0 ? 1 : code),
+                "^kasane: rank 1 \\(pid [0-9]+\\) exited with code [09] while the job was running\n"
+                "kasane: ending the 1 other rank\n$");
   }
+  EXPECT_EXIT(lose_rank_1({}, Phase::running, [] { return ::raise(SIGKILL); }),
+              testing::ExitedWithCode(128 + SIGKILL),
+              "^kasane: rank 1 \\(pid [0-9]+\\) was ended by SIGKILL \\(Killed\\)\n"
+              "kasane: ending the 1 other rank\n$");
+}
+
+TEST(SupervisorDeathTest, ARankThatIsLostAndDoesNotEndIsWaitedForBriefly) {
+  EXPECT_EXIT(lose_rank_1({}, Phase::running, wait_for_ever), testing::ExitedWithCode(1),
+              "^kasane: rank 0 \\(pid [0-9]+\\) gave up\nkasane:   lost rank 1\n"
+              "kasane: ending the 2 other ranks\n$");
 }
 
 TEST(SupervisorDeathTest, AFailureAfterTheEndOfMainIsNoSuccess) {
