@@ -99,11 +99,11 @@ int run_program(ProgramMain main, int argc, char** argv, char** environment) {
   if (Cancellation::here() == nullptr) by_libc.emplace();
   try {
     return main(argc, argv, environment);
-  } catch (abi::__forced_unwind&) {
+  } catch (abi::__forced_unwind&) {  // libc's of a cancelled main must not leave this block
     g_main_thread = 0;
+    await_all(of_runtime);
+    std::exit(0);
   }
-  await_all(of_runtime);
-  std::exit(0);
 }
 
 }  // namespace kasane::runtime

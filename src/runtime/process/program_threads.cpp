@@ -143,16 +143,24 @@ extern "C" [[gnu::visibility("default")]] int thrd_create(thrd_t* thread, thrd_s
 
 namespace {
 
-std::optional<int> join_until(BoundThreads& threads, pthread_t thread, void** value, clockid_t clock,
+std::optional<int> join(BoundThreads* threads, pthread_t thread, void** value, BoundEvent how,
+                        const Deadline* deadline) {
+  if (threads != nullptr) return threads->join(thread, value, how, deadline);
+  const bool refused = kasane::runtime::is_main_thread(thread) && thread != ::pthread_self();
+  return refused ? std::optional(EINVAL) : std::nullopt;
+}
+
+std::optional<int> join_until(BoundThreads* threads, pthread_t thread, void** value, clockid_t clock,
                               const timespec* time) {
+  if (time == nullptr) return join(threads, thread, value, BoundEvent::join, nullptr);
   const Deadline deadline{clock, *time};
-  return threads.join(thread, value, BoundEvent::join, &deadline);
+  return join(threads, thread, value, BoundEvent::join, &deadline);
 }
 
 /// C11's result of a thread, which Pthreads passes as a pointer.
-std::optional<int> join_c(BoundThreads& threads, thrd_t thread, int* result) {
+std::optional<int> join_c(BoundThreads* threads, thrd_t thread, int* result) {
   void* value = nullptr;
-  const std::optional<int> error = threads.join(thread, &value, BoundEvent::join, nullptr);
+  const std::optional<int> error = join(threads, thread, &value, BoundEvent::join, nullptr);
   if (error == 0 && result != nullptr) *result = static_cast<int>(reinterpret_cast<std::intptr_t>(value));
   return error ? std::optional(*error == 0 ? thrd_success : thrd_error) : std::nullopt;
 }
@@ -164,30 +172,32 @@ std::optional<int> detach_c(BoundThreads& threads, thrd_t thread) {
 
 }  // namespace
 
-/// Defines libc's function `name`, but for threads of BoundThreads: `ours`, of `threads`, answers for them.
-#define KASANE_OF_THREAD(name, parameters, arguments, ours)                             \
+/// Defines libc's function `name`, but where `ours` has an answer. `threads` may be null.
+#define KASANE_OF_ANY_THREAD(name, parameters, arguments, ours)                         \
   extern "C" [[gnu::visibility("default")]] int kasane_of_##name parameters asm(#name); \
   int kasane_of_##name parameters {                                                     \
-    if (BoundThreads* const threads = spreading(t); threads != nullptr) {               \
-      if (const std::optional<int> answer = ours) return *answer;                       \
-    }                                                                                   \
+    BoundThreads* const threads = spreading(t);                                         \
+    if (const std::optional<int> answer = ours) return *answer;                         \
     static constinit kasane::runtime::Hidden<int(*) parameters> libcs(#name);           \
     return libcs.get() arguments;                                                       \
   }
+/// For threads of BoundThreads `ours`, of `threads`, answers.
+#define KASANE_OF_THREAD(name, parameters, arguments, ours) \
+  KASANE_OF_ANY_THREAD(name, parameters, arguments, threads != nullptr ? (ours) : std::nullopt)
 
 using Time_ = const timespec;
-KASANE_OF_THREAD(pthread_join, (pthread_t t, void** v), (t, v),
-                 threads->join(t, v, BoundEvent::join, nullptr))
-KASANE_OF_THREAD(pthread_tryjoin_np, (pthread_t t, void** v), (t, v),
-                 threads->join(t, v, BoundEvent::try_join, nullptr))
-KASANE_OF_THREAD(pthread_timedjoin_np, (pthread_t t, void** v, Time_* until), (t, v, until),
-                 join_until(*threads, t, v, CLOCK_REALTIME, until))
-KASANE_OF_THREAD(pthread_clockjoin_np, (pthread_t t, void** v, clockid_t c, Time_* until), (t, v, c, until),
-                 join_until(*threads, t, v, c, until))
+KASANE_OF_ANY_THREAD(pthread_join, (pthread_t t, void** v), (t, v),
+                     join(threads, t, v, BoundEvent::join, nullptr))
+KASANE_OF_ANY_THREAD(pthread_tryjoin_np, (pthread_t t, void** v), (t, v),
+                     join(threads, t, v, BoundEvent::try_join, nullptr))
+KASANE_OF_ANY_THREAD(pthread_timedjoin_np, (pthread_t t, void** v, Time_* until), (t, v, until),
+                     join_until(threads, t, v, CLOCK_REALTIME, until))
+KASANE_OF_ANY_THREAD(pthread_clockjoin_np, (pthread_t t, void** v, clockid_t c, Time_* until),
+                     (t, v, c, until), join_until(threads, t, v, c, until))
+KASANE_OF_ANY_THREAD(thrd_join, (thrd_t t, int* v), (t, v), join_c(threads, t, v))
 KASANE_OF_THREAD(pthread_detach, (pthread_t t), (t), threads->detach(t))
 KASANE_OF_THREAD(pthread_kill, (pthread_t t, int s), (t, s), threads->signal(t, s, nullptr))
 KASANE_OF_THREAD(pthread_sigqueue, (pthread_t t, int s, const sigval v), (t, s, v), threads->signal(t, s, &v))
-KASANE_OF_THREAD(thrd_join, (thrd_t t, int* v), (t, v), join_c(*threads, t, v))
 KASANE_OF_THREAD(thrd_detach, (thrd_t t), (t), detach_c(*threads, t))
 
 // What libc would look for in memory of another rank.

@@ -18,6 +18,7 @@ Process g_process;
 pid_t g_pid = 0;  // whose process that is
 std::atomic<diagnostics::Phase> g_phase{diagnostics::Phase::starting};
 const std::byte* g_main_stack = nullptr;
+pthread_t g_main_id;
 constinit Runtime* g_runtime_of_parent = nullptr;
 
 /// A rank that does not run main ends the job here: rank 0, where exit() is orderly, cannot be told.
@@ -108,7 +109,12 @@ void note_end_of_process() noexcept {
 
 void install_exit_check() { ::on_exit(at_exit, nullptr); }
 
-void note_main_thread() noexcept { g_main_stack = static_cast<const std::byte*>(__builtin_frame_address(0)); }
+void note_main_thread() noexcept {
+  g_main_stack = static_cast<const std::byte*>(__builtin_frame_address(0));
+  g_main_id = ::pthread_self();
+}
+
+bool is_main_thread(pthread_t thread) noexcept { return g_main_stack != nullptr && thread == g_main_id; }
 
 const std::byte* main_stack() noexcept { return g_main_stack; }
 

@@ -7,6 +7,8 @@
 // Thread safety: set_process() before other threads exist; the rest from any thread, also in signal handlers.
 #pragma once
 
+#include <pthread.h>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -66,6 +68,8 @@ void install_exit_check();
 
 /// The caller is main.
 void note_main_thread() noexcept;
+/// Its OS thread lives until the end of the job: who joins it would wait for ever.
+[[nodiscard]] bool is_main_thread(pthread_t) noexcept;
 /// An address near the end of main's stack, from which it grows down; null where main does not run (yet).
 [[nodiscard]] const std::byte* main_stack() noexcept;
 

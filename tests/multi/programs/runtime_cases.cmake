@@ -20,6 +20,10 @@ kasane_job_test(case_exits/hosts RANKS any
 foreach(how main-alone main-with-os-threads main-with-threads on-threads moving first-thread)
   kasane_job_test(case_thread_exits/${how} NETWORKS ucx ARGS ${how})
 endforeach()
+foreach(how main-joined main-cancelled)
+  kasane_job_test(case_thread_exits/${how} ARGS ${how})
+  kasane_job_test(case_thread_exits/${how}/spread NETWORKS ucx ARGS ${how} OPTIONS --threads spread)
+endforeach()
 kasane_job_test(case_thread_exits/swallowed RANKS 2 ARGS swallowed TIMEOUT 60
   EXPECT "pthread_exit: a catch [(][.][.][.][)] did not rethrow")
 kasane_job_test(case_errno_of_thread NETWORKS ucx OPTIONS --workers 2)

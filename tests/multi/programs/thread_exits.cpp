@@ -5,6 +5,7 @@
 #include <threads.h>
 #include <unistd.h>
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -19,6 +20,7 @@ namespace {
 /// In static memory of rank 0, and of the shared space.
 std::atomic<int> g_steps{0};
 int g_wanted = 0;
+pthread_t g_main;
 kasane::atomic<int>* g_shared = nullptr;
 
 struct Step {
@@ -133,10 +135,34 @@ void first_thread() {
   kasane::run([] {});
 }
 
+/// Who joins main hears that it cannot be: its OS thread lives until the end of the job.
+void main_joined() {
+  g_wanted = 1;
+  g_main = ::pthread_self();
+  std::thread([] {
+    wait_a_little();
+    if (::pthread_join(g_main, nullptr) == EINVAL) ++g_steps;
+  }).detach();
+  ::pthread_exit(nullptr);
+}
+
+void main_cancelled() {
+  g_wanted = 2;
+  g_main = ::pthread_self();
+  const Step destructor_runs;
+  std::thread([] {
+    wait_a_little();
+    if (::pthread_cancel(g_main) == 0) ++g_steps;
+  }).detach();
+  for (;;) ::pause();
+}
+
 const std::map<std::string, void (*)()> kDeeds = {
     {"main-alone", main_alone},
     {"main-with-os-threads", main_with_os_threads},
     {"main-with-threads", main_with_threads},
+    {"main-joined", main_joined},
+    {"main-cancelled", main_cancelled},
     {"on-threads", on_threads},
     {"moving", moving_meanwhile},
     {"first-thread", first_thread},
