@@ -18,7 +18,7 @@ Process g_process;
 pid_t g_pid = 0;  // whose process that is
 std::atomic<diagnostics::Phase> g_phase{diagnostics::Phase::starting};
 const std::byte* g_main_stack = nullptr;
-pthread_t g_main_id;
+pthread_t g_main_id = 0;  // no thread's
 constinit Runtime* g_runtime_of_parent = nullptr;
 
 /// A rank that does not run main ends the job here: rank 0, where exit() is orderly, cannot be told.
@@ -114,7 +114,7 @@ void note_main_thread() noexcept {
   g_main_id = ::pthread_self();
 }
 
-bool is_main_thread(pthread_t thread) noexcept { return g_main_stack != nullptr && thread == g_main_id; }
+bool is_main_thread(pthread_t thread) noexcept { return thread == g_main_id; }
 
 const std::byte* main_stack() noexcept { return g_main_stack; }
 
