@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "topo/threads.h"
 
+#include <dirent.h>
 #include <link.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <fstream>
 #include <span>
 
@@ -16,13 +19,28 @@
 namespace kasane::topo {
 namespace {
 
-std::string number_in(const char* file) {
+std::string word_in(const char* file) {
   std::string text;
   std::ifstream(file) >> text;
   return text.empty() ? "unknown" : text;
 }
 
 }  // namespace
+
+std::vector<pid_t> os_threads() {
+  std::vector<pid_t> found;
+  DIR* const folder = ::opendir("/proc/self/task");
+  if (folder == nullptr) return found;
+  while (const dirent* entry = ::readdir(folder)) {
+    const pid_t thread = std::atoi(entry->d_name);
+    if (thread == 0) continue;
+    const std::string name = word_in(("/proc/self/task/" + std::to_string(thread) + "/comm").c_str());
+    if (!name.starts_with("iou-")) found.push_back(thread);
+  }
+  ::closedir(folder);
+  std::ranges::sort(found);
+  return found;
+}
 
 std::size_t thread_local_bytes() noexcept {
   std::size_t bytes = 0;
@@ -70,8 +88,8 @@ std::string full_process_limit(int error) {
     return "this user may have " + std::to_string(user.rlim_cur) +
            " processes and threads: raise ulimit -u, or start fewer ranks or workers";
   }
-  return "the kernel's limits are kernel.threads-max " + number_in("/proc/sys/kernel/threads-max") +
-         " and kernel.pid_max " + number_in("/proc/sys/kernel/pid_max") +
+  return "the kernel's limits are kernel.threads-max " + word_in("/proc/sys/kernel/threads-max") +
+         " and kernel.pid_max " + word_in("/proc/sys/kernel/pid_max") +
          "; or memory for a stack is missing: start fewer ranks or workers";
 }
 

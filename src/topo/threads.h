@@ -4,11 +4,14 @@
 // Thread safety: every call from any thread.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/result.h"
 
@@ -17,6 +20,9 @@ namespace kasane::topo {
 /// The limit that the process just met when it started a process or a thread, which failed with the error,
 /// with its number, and how to raise it.
 std::string full_process_limit(int error);
+
+/// The OS threads of this process, in order, but the kernel's own, which serve its io_uring.
+[[nodiscard]] std::vector<pid_t> os_threads();
 
 /// For threads that run no user code: blocks all signals but those of crashes, so that the kernel gives a
 /// signal of the program's to another thread. Its handler could touch V, which waits for such threads.

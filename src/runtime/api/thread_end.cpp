@@ -2,7 +2,6 @@
 #include "runtime/api/thread_end.h"
 
 #include <cxxabi.h>
-#include <dirent.h>
 #include <pthread.h>
 #include <threads.h>
 #include <unistd.h>
@@ -18,6 +17,7 @@
 #include "runtime/rank/hidden.h"
 #include "runtime/rank/process_state.h"
 #include "runtime/rank/runtime.h"
+#include "topo/threads.h"
 #include "ult/forced_unwind.h"
 #include "ult/pool.h"
 #include "ult/runtime_section.h"
@@ -29,17 +29,10 @@ constexpr std::uint64_t kLookAgainNs = 1'000'000;
 
 pid_t g_main_thread = 0;  ///< 0: main does not run
 
-/// The OS threads of this process. In private memory: main may end by exit(), and never frees it.
+/// In private memory: main may end by exit(), and never frees it.
 std::vector<pid_t> os_threads() {
   const ult::RuntimeSection section;
-  std::vector<pid_t> found;
-  DIR* const folder = ::opendir("/proc/self/task");
-  if (folder == nullptr) return found;
-  while (const dirent* entry = ::readdir(folder))
-    if (const pid_t thread = std::atoi(entry->d_name); thread != 0) found.push_back(thread);
-  ::closedir(folder);
-  std::ranges::sort(found);
-  return found;
+  return topo::os_threads();
 }
 
 struct ThreadCounts {

@@ -3,7 +3,6 @@
 
 #include <link.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -17,6 +16,7 @@
 #include "runtime/process/shared_process.h"
 #include "runtime/rank/warn.h"
 #include "runtime/report/suspended_stack.h"
+#include "topo/threads.h"
 #include "traps/signal_dispatch.h"
 #include "ult/sync/mutex_record.h"
 #include "ult/sync_record.h"
@@ -31,11 +31,7 @@ constexpr std::size_t kFramesOfThread = 12;
 constexpr std::uint64_t kLookEveryNs = 50'000'000;
 constexpr std::uint32_t kLeftForTheRest = 8 * 1024;  ///< bytes of text, for one more thread and the last line
 
-/// Of this process.
-std::uint32_t count_os_threads() noexcept {
-  struct stat info = {};
-  return ::stat("/proc/self/task", &info) == 0 ? static_cast<std::uint32_t>(info.st_nlink) - 2 : 0;
-}
+std::uint32_t count_os_threads() { return static_cast<std::uint32_t>(topo::os_threads().size()); }
 
 bool in_this_library(const void* code) noexcept {
   dl_find_object object, own;

@@ -20,6 +20,8 @@ kasane_job_test(case_exits/hosts RANKS any
 foreach(how main-alone main-with-os-threads main-with-threads on-threads moving first-thread)
   kasane_job_test(case_thread_exits/${how} NETWORKS ucx ARGS ${how})
 endforeach()
+kasane_job_test(case_thread_exits/main-beyond-dram NETWORKS ucx DRAM "@RANKS * 8192@K" ARGS main-beyond-dram
+  TIMEOUT 60)
 foreach(how main-joined main-cancelled)
   kasane_job_test(case_thread_exits/${how} ARGS ${how})
   kasane_job_test(case_thread_exits/${how}/spread NETWORKS ucx ARGS ${how} OPTIONS --threads spread)

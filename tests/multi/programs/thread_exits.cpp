@@ -14,6 +14,7 @@
 #include <map>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace {
 
@@ -32,6 +33,14 @@ void wait_a_little() { ::usleep(50'000); }
 void main_alone() {
   const Step destructor_runs;
   g_wanted = 1;
+  ::pthread_exit(nullptr);
+}
+
+/// More than DRAM holds: the kernel has threads of its own in this process, which write.
+void main_beyond_dram() {
+  std::vector<char> data(64 << 20, 1);
+  g_wanted = 1;
+  g_steps = data[data.size() / 3];
   ::pthread_exit(nullptr);
 }
 
@@ -159,6 +168,7 @@ void main_cancelled() {
 
 const std::map<std::string, void (*)()> kDeeds = {
     {"main-alone", main_alone},
+    {"main-beyond-dram", main_beyond_dram},
     {"main-with-os-threads", main_with_os_threads},
     {"main-with-threads", main_with_threads},
     {"main-joined", main_joined},
