@@ -19,11 +19,12 @@
 #include <cstdio>
 #include <type_traits>
 
+#include "base/call_selector.h"
 #include "base/ids.h"
 
 namespace kasane::runtime {
 
-/// From now on the streams that this process opens have addresses of its rank's.
+/// From now on the streams that the program opens in this process have addresses of its rank's.
 void divide_streams(std::uint32_t ranks, Rank me) noexcept;
 /// 0 input, 1 output, 2 error; -1: not a standard stream.
 [[nodiscard]] inline int number_of_standard(const std::FILE* stream) noexcept {
@@ -44,6 +45,11 @@ struct StreamState {
   std::atomic<Rank> standard[3] = {kNoRank, kNoRank, kNoRank};  ///< where they are; kNoRank: here
 };
 [[gnu::visibility("hidden")]] extern constinit StreamState g_streams;
+
+/// A stream that is opened now may lie anywhere: the runtime's own are used on this rank alone.
+[[nodiscard]] inline bool may_lie_anywhere() noexcept {
+  return g_streams.ranks == 1 || calls() == Calls::passed;
+}
 
 /// The rank where a call on the stream has to be made; kNoRank: here.
 [[nodiscard, gnu::cold]] Rank find_stream(const std::FILE*) noexcept;
