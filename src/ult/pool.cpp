@@ -761,16 +761,15 @@ void Pool::go_to(Rank rank) {
 
 void Pool::begin_polling() noexcept {
   if (Worker* const worker = current_worker(); worker != nullptr && worker->runs_a_thread()) {
-    ++worker->polling;
-    worker->lazy->stack_limit = LazyWorker::kNoStack;
+    if (worker->polling++ == 0)
+      worker->limit_before_polling = std::exchange(worker->lazy->stack_limit, LazyWorker::kNoStack);
   }
 }
 void Pool::end_polling() noexcept {
   Worker* const worker = current_worker();
   if (worker == nullptr || !worker->runs_a_thread()) return;
   KASANE_CHECK(worker->polling != 0, "a polling scope ends where it began");
-  if (--worker->polling == 0)
-    worker->set_stack(worker->controls.get(worker->self(), offsetof(SlotControl, stack_end)));
+  if (--worker->polling == 0) worker->lazy->stack_limit = worker->limit_before_polling;
 }
 
 bool Pool::others_here() noexcept {

@@ -104,6 +104,7 @@ struct alignas(128) Worker {
   Picks picks;
   Turn turn;                  ///< of the running thread
   std::uint32_t polling = 0;  ///< its polling scopes (Pool::begin_polling)
+  Word limit_before_polling = 0;
   std::uint64_t idle_ns = 0;  ///< with --stats: how long the worker was idle before it; 0: it was not
   SanitizerWorker sanitizer;
   /// control while no thread runs; its sp is the worker's own stack while one does
