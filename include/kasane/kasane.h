@@ -590,7 +590,10 @@ void kasane_polling_end(void); /**< on the rank where it began */
 /** Reads `bytes` at `global` into `destination`. */
 int kasane_get(void* destination, const void* global, size_t bytes);
 int kasane_get_async(void* destination, const void* global, size_t bytes, kasane_pending_t* pending);
-/** Writes `bytes` from `source` to `global`; complete at the owner when it returns. */
+/**
+ * Writes `bytes` from `source` to `global`; complete at the owner when it returns. 1, 2, 4 or 8 bytes that
+ * are aligned are one store there; of others a byte may be stored twice.
+ */
 int kasane_put(void* global, const void* source, size_t bytes);
 /** pending may be NULL: only kasane_flush waits for it. */
 int kasane_put_async(void* global, const void* source, size_t bytes, kasane_pending_t* pending);

@@ -200,7 +200,7 @@ Issued Engine::Core::issue(const Command& c) noexcept {
   op->on_complete = c.on_complete;
   op->epoch = counted ? c.epoch : count(c.remote.rank);  // before it can complete
   if (packable(c) && add_to_pack(c, *op) == PackResult::added) return Issued::done;
-  switch (post(c, op)) {
+  switch (stored_once(c) ? Post::again : post(c, op)) {
     case Post::done: finish(*op, 1, Status::ok); break;
     case Post::pending: break;
     case Post::again:

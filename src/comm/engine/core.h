@@ -140,6 +140,7 @@ class Engine::Core final : public Issuer {
 
   // ---- packs (packing.cpp)
   [[nodiscard]] bool packable(const Command&) const noexcept;
+  [[nodiscard]] bool stored_once(const Command&) const noexcept;
   [[nodiscard]] PackResult add_to_pack(const Command&, Operation&) noexcept;
   template <class Fill>
   [[nodiscard]] PackResult add_entry(Operation&, Rank, const wire::Entry&, const Fill&,

@@ -9,6 +9,8 @@
 //   | any         | transport answers again: unsent, the hook tries again                  |
 //
 // A full read pack waits because the other side has one place for each rank's answer (service.cpp).
+#include <bit>
+
 #include "comm/engine/core.h"
 
 namespace kasane::comm {
@@ -35,7 +37,17 @@ bool Engine::Core::packable(const Command& c) const noexcept {
   if (c.kind == Command::Kind::atomic || pack_below_ == 0) return false;
   if (c.kind == Command::Kind::write_notify && puts_are_messages_)
     return c.transfer.bytes <= wire::kMaxNotified;
+  if (stored_once(c)) return true;
   return c.transfer.bytes <= pack_below_ && peers_[raw(c.remote.rank)].epochs.outstanding() > 1;
+}
+
+/// A word where puts are messages goes in a pack, and waits for one: apply() stores it once, but UCX and MPI
+/// by the C library's memcpy, which stores up to 16 bytes twice, and the owner may have seen the first and
+/// changed the word.
+bool Engine::Core::stored_once(const Command& c) const noexcept {
+  return c.kind == Command::Kind::write && puts_are_messages_ && pack_below_ != 0 &&
+         std::has_single_bit(c.transfer.bytes) && c.transfer.bytes <= 8 &&
+         c.remote.offset % c.transfer.bytes == 0;
 }
 
 Engine::Core::PackResult Engine::Core::add_to_pack(const Command& c, Operation& op) noexcept {

@@ -26,6 +26,10 @@ class Faulty final : public HiddenMemory {
     if (id == kRegion && after_attach) after_attach(local);
     return attached;
   }
+  Post write(RemoteAddr to, const void* from, std::size_t bytes, Completion* c) noexcept override {
+    ++writes;
+    return HiddenMemory::write(to, from, bytes, c);
+  }
   Post write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset,
                     std::uint64_t value, Completion* c) noexcept override {
     ++notifies;
@@ -40,7 +44,7 @@ class Faulty final : public HiddenMemory {
   bool puts_need_target = false;
   bool loses_data = false;
   std::atomic<bool> peer_lost{false};
-  int notifies = 0;
+  int notifies = 0, writes = 0;
   std::function<void(std::byte*)> after_attach;
 };
 
@@ -79,6 +83,31 @@ TEST(FaultyTransport, ANotificationTravelsAsPutsDo) {
                                                      .on_complete = {}}));
                   env.waiter.until([&] { return env.word(128 / 8).load(std::memory_order_acquire) == 5; });
                   EXPECT_EQ(faulty.notifies, needed ? 0 : 1);
+                });
+  }
+}
+
+// A lone word goes in a pack where puts are messages: the libraries below may store it twice, the second time
+// over what its owner wrote when it had seen the first.
+TEST(FaultyTransport, AWordIsStoredOnce) {
+  struct Case {
+    std::uint64_t offset;
+    std::size_t bytes;
+    bool word;
+  };
+  for (const bool needed : {false, true}) {
+    over_faulty([&](Faulty& f) { f.puts_need_target = needed; },
+                [&](EngineEnv& env, Faulty& faulty) {
+                  for (const auto [offset, bytes, word] :
+                       {Case{64, 8, true}, Case{68, 4, true}, Case{66, 2, true}, Case{65, 1, true},
+                        Case{68, 8, false}, Case{66, 4, false}, Case{64, 3, false}, Case{64, 16, false}}) {
+                    const int before = faulty.writes;
+                    EXPECT_TRUE(env.io().write({.to = env.at(env.next(), offset),
+                                                .from = env.here(4096),
+                                                .bytes = bytes,
+                                                .on_complete = {}}));
+                    EXPECT_EQ(faulty.writes - before, needed && word ? 0 : 1) << bytes << " at " << offset;
+                  }
                 });
   }
 }
