@@ -32,12 +32,20 @@ std::uint64_t add(std::uint64_t& word, std::uint64_t n) {
   return kasane::fetch_add(global_ptr<std::uint64_t>(&word), n);
 }
 
+/// Not a put: one over a network may store its bytes twice, here after the owner has seen and changed them.
+template <class T>
+void exchange(T& word, T value) {
+  kasane::swap(global_ptr<T>(&word), value);
+}
+
 void put_word(std::uint64_t& word, std::uint64_t value) {
   kasane::put(global_ptr<std::uint64_t>(&word), value);
 }
 
-std::size_t block_bytes() noexcept {
-  return runtime::Runtime::current()->options().post_buffer_bytes & ~std::uint64_t{7};
+/// Less among many ranks: the slots of a rank take 8 MiB, up to 256 ranks.
+std::size_t block_bytes(std::uint32_t ranks) noexcept {
+  const std::uint64_t most = std::max<std::uint64_t>(16 << 10, (4 << 20) / ranks);
+  return std::min(runtime::Runtime::current()->options().post_buffer_bytes, most) & ~std::uint64_t{7};
 }
 
 }  // namespace
@@ -94,7 +102,7 @@ Group* Group::create() {
                               4096, placement::local.fixed()));
   g->ranks_ = n;
   g->receivers_ = receivers;
-  g->block_bytes_ = block_bytes();
+  g->block_bytes_ = block_bytes(n);
   g->slots_at_ = (sizeof(Desk) + n * (sizeof(Out) + sizeof(In)) + 63) & ~std::size_t{63};
   try {
     for (std::uint32_t r = 0; r < n; ++r) {
@@ -262,7 +270,7 @@ bool Group::send_one(Desk& d, std::uint32_t to) {
   if (to == d.rank) return ring(d), true;
   Desk& there = desk(to);
   detail::check(kasane_put(slot(there, d.rank, k), block->mail(), block->bytes));
-  put_word(in(there, d.rank).ready[k], block->bytes);
+  exchange(in(there, d.rank).ready[k], block->bytes);
   ring(there);
   recycle(d, block);
   return true;
@@ -435,7 +443,7 @@ void Group::finish(Desk& d, const Taken& t) {
     at(i.ready[t.slot]).store(0, std::memory_order_relaxed);
     at(i.taken[t.slot]).store(0, std::memory_order_release);  // release: it was read
     Desk& there = desk(t.from);
-    kasane::put(global_ptr<std::uint32_t>(&out(there, d.rank).used[t.slot]), 0u);
+    exchange(out(there, d.rank).used[t.slot], std::uint32_t{0});
     ring(there);
   }
   Step step;

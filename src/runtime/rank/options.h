@@ -63,7 +63,7 @@ struct Options {
   /// ranks of one host share the memory of stacks, so that a stolen thread's stack stays in place (stacks.h)
   bool common_stacks = true;
   /// changed bytes that a rank keeps for the next release; 0: all
-  std::uint64_t post_buffer_bytes = 16 << 10;  ///< of posts, for each rank and destination (src/posts)
+  std::uint64_t post_buffer_bytes = 64 << 10;  ///< of posts, for each rank and destination (src/posts)
   bool tag_output = false;
   bool statistics = false;
   std::uint64_t statistics_every_ns = 0;  ///< interval of rank 0's lines on the job's progress; 0: none
