@@ -32,7 +32,7 @@ std::uint64_t add(std::uint64_t& word, std::uint64_t n) {
   return kasane::fetch_add(global_ptr<std::uint64_t>(&word), n);
 }
 
-/// Not a put: one over a network may store its bytes twice, here after the owner has seen and changed them.
+/// For words that the owner changes as soon as it sees them: one store over every transport.
 template <class T>
 void exchange(T& word, T value) {
   kasane::swap(global_ptr<T>(&word), value);

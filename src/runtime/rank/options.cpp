@@ -46,8 +46,7 @@ OptionTable debug_items(Options& o) {
               "ranks share the memory of stacks.")
       .bytes("post-buffer", "", o.post_buffer_bytes,
              "Posts that a rank keeps for another one before it sends them (kasane::post_group). Among more "
-             "than "
-             "64 ranks less, down to 16K.",
+             "than 64 ranks less, down to 16K.",
              {4 << 10, 1 << 20})
       .bytes("spare", "", o.spare_bytes,
              "The part of a rank's share of --dram that is kept free: pages leave when less is free, until "
